@@ -56,7 +56,8 @@ TEST(RefusingIptables, RulesForOthersAcceptNoPod) {
 
 TEST(RefusingIptables, WhatMayAcceptAPodIsNoFinding) {
     for (const std::string rules :
-         {"-A FORWARD -i cali+ -j ACCEPT\n", "-A FORWARD -o caliaaaa -j ACCEPT\n", "-A FORWARD -i up0 -j ACCEPT\n",
+         {"-A FORWARD -i cali+ -j ACCEPT\n", "-A FORWARD -i cali+ -o lan1 -j ACCEPT\n",
+          "-A FORWARD -o caliaaaa -j ACCEPT\n", "-A FORWARD -i up0 -j ACCEPT\n",
           "-A FORWARD -s 198.18.0.0/16 -j ACCEPT\n", "-A FORWARD -s 198.18.1.7/32 -j ACCEPT\n",
           "-A FORWARD ! -i docker0 -j ACCEPT\n", "-A FORWARD -d 10.0.0.0/8 -j ACCEPT\n",
           "-A FORWARD ! -s 10.0.0.0/8 -j ACCEPT\n", "-A FORWARD -m set --match-set pods src -j ACCEPT\n",
@@ -109,6 +110,9 @@ TEST(RefusingNft, WhatMayAcceptAPodIsNoFinding) {
                                     "\t\tip saddr { 10.0.0.1, 198.18.1.1 } accept\n",
                                     "\t\tip saddr != 10.0.0.0/8 accept\n",
                                     "\t\tip saddr 198.18.1.0-198.18.1.9 accept\n",
+                                    "\t\tip saddr { 198.18.1.2 comment \"x\" } accept\n",
+                                    "\t\tlog prefix \"may drop this\" accept\n",
+                                    "\t\tiifname \"cali*\" oifname \"lan1\" accept\n",
                                     "\t\tmeta mark 0x1 accept\n",
                                     "\t\tct state established,related,new accept\n",
                                     "\t\tct state != new accept\n",

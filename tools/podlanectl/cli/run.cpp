@@ -76,7 +76,12 @@ Result<int> run_again(const Call &call, World &world) {
         const Result<int> code = call.command->run(call, world);
         if (!code)
             return code.error();
-        TRY(world.flush());
+        if (auto flushed = world.flush(); !flushed && world.write_errno != EPIPE)
+            return std::move(flushed).error();
+        if (world.write_errno != 0) {
+            world.write_errno = 0;
+            return *code; // the reader has closed the pipe
+        }
         nanosleep(&kInterval, nullptr);
     }
     return 0;

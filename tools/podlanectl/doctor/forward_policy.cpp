@@ -46,15 +46,18 @@ bool matches_any(std::string_view pattern, const std::vector<std::string> &names
 struct Side {
     bool may_be_pod = true;
     bool may_be_way = true;
+    bool names_pod = false; // then the other side is not judged
 
     void limit_to(std::string_view pattern, const Pods &pods) {
         may_be_pod = may_be_pod && matches_any(pattern, pods.interfaces);
+        names_pod = may_be_pod;
         may_be_way = may_be_way && matches_any(pattern, pods.ways);
     }
 };
 
 bool may_forward_pods(const Side &in, const Side &out) {
-    return (in.may_be_pod && (out.may_be_pod || out.may_be_way)) || (in.may_be_way && out.may_be_pod);
+    return in.names_pod || out.names_pod || (in.may_be_pod && (out.may_be_pod || out.may_be_way)) ||
+           (in.may_be_way && out.may_be_pod);
 }
 
 // Only a source that is surely no pod's: pods may be meant to reach any destination.
@@ -99,8 +102,15 @@ bool nft_state_may_be_new(const Words &words, std::size_t at) {
     return all.empty() || std::ranges::any_of(all, may_be_new);
 }
 
+// The rule's own, behind all else; elements of sets have theirs.
+void remove_comment(Words &words) {
+    const auto last = std::find(words.rbegin(), words.rend(), "comment");
+    if (last != words.rend() && std::find(words.rbegin(), last, "}") == last)
+        words.erase(last.base() - 1, words.end());
+}
+
 Rule nft_rule(Words words, const Pods &pods) {
-    words.erase(std::ranges::find(words, "comment"), words.end());
+    remove_comment(words);
     if (words.size() >= 5 && words[0] == "counter" && words[1] == "packets")
         words.erase(words.begin(), words.begin() + 5);
     Rule rule;
@@ -120,7 +130,7 @@ Rule nft_rule(Words words, const Pods &pods) {
             rule.may_be_pods = false;
         else if (words[i] == "saddr" && i > 0 && is_any_of(words[i - 1], {"ip", "ip6"}))
             rule.may_be_pods = rule.may_be_pods && may_be_source(next, pods);
-        else if (is_any_of(words[i], {"vmap", "queue"}) || (words[i] == "jump" && next == "{"))
+        else if (is_any_of(words[i], {"vmap", "queue", "prefix"}) || (words[i] == "jump" && next == "{"))
             rule.verdict = Verdict::unknown;
         else if (rule.verdict == Verdict::none && is_any_of(words[i], {"jump", "goto"})) {
             rule.verdict = words[i] == "jump" ? Verdict::jump : Verdict::go_to;

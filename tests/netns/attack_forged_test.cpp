@@ -9,11 +9,12 @@ namespace {
 
 using namespace forged;
 
-// Who is known where, by interface and address: MACs. What the attacker says of itself may be known.
+// Who is known where, by interface and address: MACs. What the attacker says of itself may be known, and what the host
+// on the uplink says, by which no pod's frame arrives.
 std::map<std::string, std::string> neighbours(const net::Namespace &of, const Pod &hostile) {
     std::map<std::string, std::string> known;
     for (const Json &one : Json::parse(must_run(of, words("ip -j neigh show nud all")))) {
-        if (!one.contains("lladdr") || one.at("state").at(0) == "NOARP")
+        if (!one.contains("lladdr") || one.at("state").at(0) == "NOARP" || one.at("dev") == "up0")
             continue;
         const std::string addr = one.at("dst");
         const std::string mac = one.at("lladdr");

@@ -220,36 +220,25 @@ void add_refusing(const Chains &chains, std::string_view table, std::string_view
 
 std::vector<std::string> refusing_chains_of_nft(std::string_view listing, const Pods &pods) {
     std::vector<std::string> found;
-    std::string_view family, table, current;
     Chains chains;
     bool is_dormant = false;
-    const auto finish = [&] {
+    const auto read = [&](const NftPlace &at, std::string_view line, const Words &words) {
+        if (at.chain.empty())
+            is_dormant = is_dormant || (words[0] == "flags" && line.find("dormant") != std::string_view::npos);
+        else if (words.size() >= 4 && words[0] == "type" && words[2] == "hook") {
+            chains[at.chain].at_forward = words[3] == "forward";
+            chains[at.chain].drops = line.find("policy drop") != std::string_view::npos;
+        } else
+            chains[at.chain].rules.push_back(nft_rule(words, pods));
+    };
+    each_nft_line(listing, read, [&](const NftPlace &at) {
         const bool meets_pods =
-            family == "inet" || (family == "ip" && pods.uses_ipv4) || (family == "ip6" && pods.uses_ipv6);
-        if (meets_pods && !is_dormant && !table.starts_with("podlane-"))
-            add_refusing(chains, table, family, found);
+            at.family == "inet" || (at.family == "ip" && pods.uses_ipv4) || (at.family == "ip6" && pods.uses_ipv6);
+        if (meets_pods && !is_dormant && !at.table.starts_with("podlane-"))
+            add_refusing(chains, at.table, at.family, found);
         chains.clear();
         is_dormant = false;
-    };
-    each_line(listing, [&](std::string_view line) {
-        const auto words = words_of(line);
-        if (words.size() >= 3 && words[0] == "table") {
-            finish();
-            family = words[1];
-            table = words[2];
-        } else if (words.size() >= 2 && words[0] == "chain")
-            current = words[1];
-        else if (words.size() == 1 && words[0] == "}")
-            current = {};
-        else if (words.size() >= 2 && words[0] == "flags" && current.empty())
-            is_dormant = is_dormant || line.find("dormant") != std::string_view::npos;
-        else if (words.size() >= 4 && words[0] == "type" && words[2] == "hook" && !current.empty()) {
-            chains[current].at_forward = words[3] == "forward";
-            chains[current].drops = line.find("policy drop") != std::string_view::npos;
-        } else if (!current.empty() && !words.empty() && !words[0].starts_with("#"))
-            chains[current].rules.push_back(nft_rule(words, pods));
     });
-    finish();
     return found;
 }
 

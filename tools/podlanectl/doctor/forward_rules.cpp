@@ -58,29 +58,17 @@ bool is_chain_of_kube_proxy(std::string_view name) { return std::ranges::find(kK
 
 std::vector<std::string> dropping_chains_of_nft(std::string_view listing) {
     std::vector<std::string> found;
-    std::string family, table;
     Chains chains;
-    std::string current;
-    const auto finish = [&] {
-        const bool meets_ip = family == "ip" || family == "ip6" || family == "inet";
-        if (meets_ip && !table.starts_with("podlane-"))
-            add_dropping(chains, table, family, found);
-        chains.clear();
+    const auto read = [&](const NftPlace &at, std::string_view /*line*/, const auto &words) {
+        if (!at.chain.empty())
+            read_nft_rule(words, chains[std::string(at.chain)]);
     };
-    each_line(listing, [&](std::string_view line) {
-        const auto words = words_of(line);
-        if (words.size() >= 3 && words[0] == "table") {
-            finish();
-            family = words[1];
-            table = words[2];
-        } else if (words.size() >= 2 && words[0] == "chain")
-            current = words[1];
-        else if (words.size() == 1 && words[0] == "}")
-            current.clear();
-        else if (!current.empty() && !words.empty() && !words[0].starts_with("#"))
-            read_nft_rule(words, chains[current]);
+    each_nft_line(listing, read, [&](const NftPlace &at) {
+        const bool meets_ip = at.family == "ip" || at.family == "ip6" || at.family == "inet";
+        if (meets_ip && !at.table.starts_with("podlane-"))
+            add_dropping(chains, std::string(at.table), std::string(at.family), found);
+        chains.clear();
     });
-    finish();
     return found;
 }
 

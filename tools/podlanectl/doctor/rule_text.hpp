@@ -21,6 +21,28 @@ template <typename OnLine> void each_line(std::string_view text, OnLine on_line)
     }
 }
 
+// Lines that `nft list ruleset` prints, and where they are: `chain` is empty outside of one. `end` is called behind
+// each table, and once before the first.
+struct NftPlace {
+    std::string_view family, table, chain;
+};
+template <typename OnLine, typename End> void each_nft_line(std::string_view listing, OnLine on_line, End end) {
+    NftPlace at;
+    each_line(listing, [&](std::string_view line) {
+        const auto words = words_of(line);
+        if (words.size() >= 3 && words[0] == "table") {
+            end(at);
+            at = {words[1], words[2], {}};
+        } else if (words.size() >= 2 && words[0] == "chain")
+            at.chain = words[1];
+        else if (words.size() == 1 && words[0] == "}")
+            at.chain = {};
+        else if (!words.empty() && !words[0].starts_with("#"))
+            on_line(at, line, words);
+    });
+    end(at);
+}
+
 // ErrorCode::missing if the program, or what it is to print, is not there.
 Result<std::string> output_of(const std::string &program, const std::vector<std::string> &arguments);
 

@@ -116,7 +116,7 @@ function(podlane_tests label)
         gtest_discover_tests(${name}
             TEST_PREFIX ${label}/${stem}/
             DISCOVERY_MODE PRE_TEST
-            PROPERTIES LABELS ${label} TIMEOUT 120 RUN_SERIAL $<IN_LIST:${stem},${arg_ALONE}>)
+            PROPERTIES LABELS ${label} TIMEOUT 300 RUN_SERIAL $<IN_LIST:${stem},${arg_ALONE}>)
         # gtest_discover_tests() cannot pass a property that is a list.
         set(include ${CMAKE_CURRENT_BINARY_DIR}/${name}_environment.cmake)
         file(CONFIGURE OUTPUT ${include} @ONLY CONTENT [[

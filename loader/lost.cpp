@@ -2,7 +2,7 @@
 #include "loader/lost.hpp"
 
 #include "loader/host_veth.hpp"
-#include "loader/net/namespace.hpp"
+#include "loader/pod_namespace.hpp"
 #include "maps/abi/interface.h"
 #include "maps/errors.hpp"
 
@@ -25,7 +25,7 @@ Result<bool> is_living(const AttachmentRecord &record, net::Netlink &host) {
     if (entry.ifindex != 0)
         return TRY(find_host_veth(host, entry)).has_value();
     const auto pod = net::Namespace::open(record.netns);
-    return (entry.flags & INTERFACE_POD_RULES) != 0 && pod && pod->inode() == entry.netns_inode;
+    return (entry.flags & INTERFACE_POD_RULES) != 0 && pod && TRY(open_pod(*pod, entry, record.netns_cookie));
 }
 
 Result<std::vector<AttachmentRecord>> lost_attachments(std::vector<AttachmentRecord> records,

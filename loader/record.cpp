@@ -92,6 +92,8 @@ void set(AttachmentRecord &record, std::string_view name, std::string_view value
         read_number(value, record.created_boottime_ns);
     else if (name == "node")
         read_number(value, record.node_netns);
+    else if (name == "netns-cookie")
+        read_number(value, record.netns_cookie);
     else if (name == "uplink")
         read_number(value, record.uplink);
     else if (name == "held-since")
@@ -169,6 +171,7 @@ std::string record_text(const AttachmentRecord &record) {
     put_number(body, "created", record.created_ns);
     put_number(body, "created-boottime", record.created_boottime_ns);
     put_number(body, "node", record.node_netns);
+    put_number(body, "netns-cookie", record.netns_cookie);
     put_number(body, "uplink", record.uplink);
     put(body, "egress-rules", record.has_egress_rules ? "1" : "");
     put(body, "only-lease", record.only_lease ? "1" : "");

@@ -32,23 +32,24 @@ struct AttachmentRecord {
     std::string container_id;
     std::string ifname;
     std::string network;
-    std::string root;             // directory of the pins ("bpffs")
-    std::string boot_id;          // of the boot in which it was made; another one: nothing of it is in the kernel
-    std::uint64_t created_ns = 0; // CLOCK_REALTIME
-    std::uint64_t node_netns = 0; // inode of the network namespace the plugin ran in
-    std::string netns;            // CNI_NETNS
-    std::string args;             // CNI_ARGS
-    std::string path;             // CNI_PATH
-    std::string config;           // standard input of the ADD
-    std::string lease;            // result of the IPAM plugin; empty before it is known, and if Podlane has none
-    std::string node_name;        // of the node, in the administrator's words
-    std::string groups;           // a name a line
-    std::string ipam_config;      // for the IPAM plugin, if it is another text than `config`
-    std::string ipam_args;        // and CNI_ARGS with it
-    std::string labels;           // "key=value" lines
-    std::string annotations;      // "key=value" lines
-    std::uint32_t uplink = 0;     // ifindex of the network's own uplink; 0: none
-    bool only_lease = false;      // everything but the lease is removed already
+    std::string root;               // directory of the pins ("bpffs")
+    std::string boot_id;            // of the boot in which it was made; another one: nothing of it is in the kernel
+    std::uint64_t created_ns = 0;   // CLOCK_REALTIME
+    std::uint64_t node_netns = 0;   // inode of the network namespace the plugin ran in
+    std::string netns;              // CNI_NETNS
+    std::uint64_t netns_cookie = 0; // of that namespace (loader/pod_namespace.hpp); 0: unknown
+    std::string args;               // CNI_ARGS
+    std::string path;               // CNI_PATH
+    std::string config;             // standard input of the ADD
+    std::string lease;              // result of the IPAM plugin; empty before it is known, and if Podlane has none
+    std::string node_name;          // of the node, in the administrator's words
+    std::string groups;             // a name a line
+    std::string ipam_config;        // for the IPAM plugin, if it is another text than `config`
+    std::string ipam_args;          // and CNI_ARGS with it
+    std::string labels;             // "key=value" lines
+    std::string annotations;        // "key=value" lines
+    std::uint32_t uplink = 0;       // ifindex of the network's own uplink; 0: none
+    bool only_lease = false;        // everything but the lease is removed already
     // CLOCK_BOOTTIME of that boot, which unlike the time of day nobody sets
     std::uint64_t created_boottime_ns = 0;
     // CLOCK_REALTIME; not 0: and the lease is held for a pod of this name (plugin/held_lease.hpp)

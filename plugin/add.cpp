@@ -371,6 +371,7 @@ Result<std::string> add(const cni::Request &given, const Print &print) {
     look_behind_last_adds(request.config, tables, sockets.host);
     request.config.groups = TRY(groups_with_others(request, sockets.pod));
     request.config.allow_ip_forwarding = TRY(may_forward(request, sockets.pod));
+    request.netns_cookie = sockets.pod.netns_cookie();
     Rollback rollback;
     TRY(record_on_disk(request, mode, rollback));
     const auto make_and_print = [&]() -> Result<std::string> {

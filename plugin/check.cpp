@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "loader/pins.hpp"
+#include "loader/pod_namespace.hpp"
 #include "plugin/adopt.hpp"
 #include "plugin/endpoint.hpp"
 #include "plugin/foreign_qdisc.hpp"
@@ -42,21 +43,22 @@ Result<std::string> check(const cni::Request &request) {
     if (!record)
         return gone("the entry of container " + request.container_id + ", " + request.ifname +
                     " in " PODLANE_MAP_ENDPOINTS " is gone");
-    if (record->netns_inode != pod.inode())
+    const auto recorded = TRY(find_record(request));
+    auto inside = TRY(open_pod(pod, *record, recorded ? recorded->netns_cookie : 0));
+    if (!inside)
         return Error{ErrorCode::check_failed,
                      "CNI_NETNS " + request.netns + " is not the namespace the container was set up in",
                      kRecreateSandbox};
-    net::Netlink inside = TRY(net::Netlink::open_in(pod));
-    TRY(follow_later_plugins(request, tables, host, inside, key, *record));
+    TRY(follow_later_plugins(request, tables, host, *inside, key, *record));
     cni::Request judged = request;
     std::vector<cni::Route> leased;
-    if (const auto recorded = TRY(find_record(request))) {
+    if (recorded) {
         judged.config.groups = groups_in(*recorded);
         if (const auto made = recorded_request(*recorded))
             if (auto lease = recorded_lease(*made, *recorded)) // a torn record names no routes
                 leased = std::move(lease->routes);
     }
-    TRY(Verifier(host, tables).verify(judged, *record, inside, leased));
+    TRY(Verifier(host, tables).verify(judged, *record, *inside, leased));
     return std::string{};
 }
 

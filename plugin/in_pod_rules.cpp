@@ -2,8 +2,11 @@
 #include "plugin/in_pod_rules.hpp"
 
 #include "loader/net/address.hpp"
+#include "loader/net/link.hpp"
 #include "loader/net/route.hpp"
 #include "loader/pins.hpp"
+#include "loader/pod_namespace.hpp"
+#include "plugin/endpoint.hpp"
 #include "plugin/log.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/pod_rules.hpp"
@@ -134,6 +137,16 @@ Result<void> release_peers(const cni::Request &request, const Tables &tables, co
     return {};
 }
 
+// A foreign container may have the path and the inode number of one that is gone.
+Result<void> refuse_other_interface(const cni::Request &request, const endpoint &record, net::Netlink &pod) {
+    const auto link = TRY(net::find_link(pod, request.ifname));
+    const bool is_known = link && link->ifindex == record.pod_ifindex;
+    if (is_known && (request.netns_cookie != 0 || link->mac == to_mac(record.pod_mac)))
+        return {};
+    return Error{ErrorCode::missing, "interface " + request.ifname + " of the container is not the one that ADD saw",
+                 kRecreateSandbox};
+}
+
 } // namespace
 
 std::vector<cni::Address> addresses_with_gateways(const cni::Request &request, const endpoint &record) {
@@ -193,6 +206,8 @@ Result<void> rejoin_container(const cni::Request &request, const Tables &tables,
         return {};
     const net::Namespace pod = TRY(open_container(request));
     net::Netlink inside = TRY(net::Netlink::open_in(pod));
+    if (record.ifindex == 0)
+        TRY(refuse_other_interface(request, record, inside));
     TRY(put_pod_rules(inside, record, addresses_with_gateways(request, record)));
     std::vector<net::Link> foreign_links;
     const auto peers = TRY(find_peer_interfaces(request, tables, inside, pod.inode(), &foreign_links));
@@ -205,12 +220,12 @@ Result<void> leave_container(const cni::Request &request, const Tables &tables, 
     if ((record.flags & INTERFACE_POD_RULES) == 0 || request.netns.empty())
         return {};
     const auto pod = net::Namespace::open(request.netns);
-    if (!pod || pod->inode() != record.netns_inode)
+    auto inside = pod ? TRY(open_pod(*pod, record, request.netns_cookie)) : std::nullopt;
+    if (!inside)
         return {};
-    net::Netlink inside = TRY(net::Netlink::open_in(*pod));
-    TRY(remove_pod_rules(inside, record));
-    TRY(remove_rules_for_foreign(request, tables, record, inside));
-    return record.ifindex == 0 ? release_peers(request, tables, record, inside) : Result<void>{};
+    TRY(remove_pod_rules(*inside, record));
+    TRY(remove_rules_for_foreign(request, tables, record, *inside));
+    return record.ifindex == 0 ? release_peers(request, tables, record, *inside) : Result<void>{};
 }
 
 } // namespace podlane

@@ -3,6 +3,7 @@
 
 #include "loader/host_veth.hpp"
 #include "loader/net/namespace.hpp"
+#include "loader/pod_namespace.hpp"
 #include "loader/state_file.hpp"
 #include "maps/abi/names.h"
 #include "maps/file.hpp"
@@ -217,13 +218,13 @@ Result<std::optional<net::Link>> find_recorded_link(net::Netlink &host, const cn
 
 Result<void> remove_pod_end(const cni::Request &request, const endpoint &entry) {
     const auto pod = net::Namespace::open(request.netns);
-    if (!pod || pod->inode() != entry.netns_inode)
+    auto inside = pod ? TRY(open_pod(*pod, entry, request.netns_cookie)) : std::nullopt;
+    if (!inside)
         return {};
-    net::Netlink inside = TRY(net::Netlink::open_in(*pod));
-    const auto link = TRY(net::find_link(inside, entry.pod_ifindex));
+    const auto link = TRY(net::find_link(*inside, entry.pod_ifindex));
     if (!link || link->kind != "veth" || !std::ranges::equal(link->mac, entry.pod_mac))
         return {};
-    TRY(net::remove_link(inside, link->ifindex));
+    TRY(net::remove_link(*inside, link->ifindex));
     return {};
 }
 

@@ -52,6 +52,7 @@ Result<AttachmentRecord> record_of(const cni::Request &request) {
     record.created_boottime_ns = boottime_ns();
     record.node_netns = TRY(net::own_netns());
     record.netns = request.netns;
+    record.netns_cookie = request.netns_cookie;
     record.args = request.args;
     record.path = join(request.path, ":");
     record.config = request.raw_config;
@@ -164,6 +165,7 @@ Result<cni::Request> recorded_request(const AttachmentRecord &record) {
                                                     {"CNI_PATH", record.path},
                                                     {"CNI_ARGS", record.args}},
                                                    record.config));
+    request.netns_cookie = record.netns_cookie;
     request.config.bpffs = record.root;
     request.config.groups = groups_in(record);
     return request;
@@ -193,6 +195,7 @@ Result<void> keep_families(std::uint32_t families, cni::Attachment &lease) {
 
 void complete(cni::Request &request, const AttachmentRecord &record) {
     cni::Config &config = request.config;
+    request.netns_cookie = record.netns_cookie;
     config.bpffs = record.root;
     if (!record.state_directory.empty())
         config.state_dir = record.state_directory;

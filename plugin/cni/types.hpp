@@ -258,7 +258,8 @@ struct Request {
     Command command = Command::version;
     std::string container_id;
     std::string ifname;
-    std::string netns; // path; may be empty for DEL
+    std::string netns;              // path; may be empty for DEL
+    std::uint64_t netns_cookie = 0; // of the namespace that ADD found there; 0: unknown
     bool netns_override = false;
     std::vector<std::string> path; // CNI_PATH, split
     std::string args;              // CNI_ARGS as it came

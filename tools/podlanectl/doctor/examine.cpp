@@ -131,6 +131,8 @@ Result<void> look_into_pod(EndpointView &view, PodSockets &sockets, const Namesp
         return {};
     if (!found->second)
         return found->second.error();
+    if (!found->second->is_in(view.disk ? view.disk->netns_cookie : 0))
+        return {};
     view.namespace_path = paths.at(view.record.netns_inode);
     view.pod = &*found->second;
     view.pod_link = TRY(net::find_link(*view.pod, view.ifname()));
@@ -144,8 +146,8 @@ Result<EndpointView> view_of(const NodeView &node, net::Netlink &host, HookSurve
     EndpointView view{node, host, hooks, entry.first, entry.second};
     if (view.has_host_veth())
         view.link = TRY(find_host_veth(host, entry.second));
-    TRY(look_into_pod(view, sockets, paths));
     view.disk = record_of(node, view.key);
+    TRY(look_into_pod(view, sockets, paths));
     view.is_torn = view.disk && view.disk->is_torn;
     if (view.is_torn) // what it lacks would be taken for what is not to be there
         view.disk.reset();

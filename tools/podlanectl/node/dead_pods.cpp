@@ -76,8 +76,8 @@ Result<void> collect_dead_pods(const World &world, bool owned, const std::string
         const bool is_of_boot = one.boot_id == boot;
         if (is_of_boot && one.entry && one.entry->ifindex != 0 && TRY(is_living(one, host)))
             continue;
-        if (is_of_boot && (!shows_namespace_of(one) ||
-                           (one.entry ? namespaces.contains(one.entry->netns_inode) : is_namespace_there(one.netns)))) {
+        if (is_of_boot && (!shows_namespace_of(one) || (one.entry ? is_among(namespaces, *one.entry, one.netns_cookie)
+                                                                  : is_namespace_there(one.netns)))) {
             ++dead.without_interface;
             continue;
         }

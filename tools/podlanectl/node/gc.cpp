@@ -105,11 +105,14 @@ Result<void> send_del(const EndpointEntry &entry, const Context &context) {
     return {};
 }
 
+Result<std::optional<AttachmentRecord>> record_of(const EndpointEntry &entry, const Context &context) {
+    return AttachmentRecords(context.state_directory, context.world.bpffs)
+        .find(std::string(field_text(entry.first.container_id)), std::string(field_text(entry.first.ifname)));
+}
+
 // A DEL succeeds without the IPAM plugin, too: then the record of the lease stays.
 Result<bool> lease_waits(const EndpointEntry &entry, const Context &context) {
-    const AttachmentRecords records(context.state_directory, context.world.bpffs);
-    const auto record = TRY(
-        records.find(std::string(field_text(entry.first.container_id)), std::string(field_text(entry.first.ifname))));
+    const auto record = TRY(record_of(entry, context));
     return record && record->only_lease && !is_held(*record);
 }
 
@@ -132,7 +135,8 @@ Result<void> collect_known(const std::vector<EndpointEntry> &endpoints, const Na
     for (const EndpointEntry &entry : endpoints) {
         if (TRY(has_link(context.host, entry.second)))
             continue;
-        if (!namespaces.contains(entry.second.netns_inode))
+        const auto record = TRY(record_of(entry, context));
+        if (!is_among(namespaces, entry.second, record ? record->netns_cookie : 0))
             rows.push_back(collect(entry, context));
         else if (entry.second.ifindex != 0)
             rows.push_back({entry, Outcome::kept, "its container exists, without the interface"});
@@ -161,7 +165,7 @@ Result<bool> is_alive(const AttachmentRecord &record, const ThisNode &node, cons
         return false;
     if (!record.entry)
         return exists(record.netns);
-    return TRY(has_link(host, *record.entry)) || namespaces.contains(record.entry->netns_inode);
+    return TRY(has_link(host, *record.entry)) || is_among(namespaces, *record.entry, record.netns_cookie);
 }
 
 // Objects that the maps do not know (any more). Returns whether a record is selected.

@@ -4,6 +4,7 @@
 
 #include "loader/attach.hpp"
 #include "loader/net/namespace.hpp"
+#include "loader/pod_namespace.hpp"
 #include "loader/record.hpp"
 #include "plugin/reinstate.hpp"
 #include "tools/output/words.hpp"
@@ -222,10 +223,8 @@ class Verification {
         if (!record || place == namespaces_.end())
             return std::optional<Result<void>>{};
         const auto container = net::Namespace::open(place->second);
-        if (!container || container->inode() != value.netns_inode)
-            return std::optional<Result<void>>{};
-        net::Netlink pod = TRY(net::Netlink::open_in(*container));
-        return std::optional(verify_recorded(*record, value, pod, verifier_));
+        auto pod = container ? TRY(open_pod(*container, value, record->netns_cookie)) : std::nullopt;
+        return pod ? std::optional(verify_recorded(*record, value, *pod, verifier_)) : std::nullopt;
     }
 
   private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tools/podlanectl/views/namespaces.hpp"
 
+#include "loader/pod_namespace.hpp"
 #include "loader/state_file.hpp"
 #include "maps/file.hpp"
 
@@ -59,6 +60,17 @@ Result<std::map<std::uint64_t, std::string>> network_namespaces() {
     TRY(add_mounted(found));
     TRY(add_inhabited(found));
     return found;
+}
+
+bool is_among(const std::map<std::uint64_t, std::string> &namespaces, const endpoint &entry, std::uint64_t cookie) {
+    const auto place = namespaces.find(entry.netns_inode);
+    if (place == namespaces.end())
+        return false;
+    const auto there = net::Namespace::open(place->second);
+    if (!there || there->inode() != entry.netns_inode)
+        return true;
+    const auto inside = open_pod(*there, entry, cookie);
+    return !inside || *inside;
 }
 
 } // namespace podlane::ctl

@@ -2,6 +2,7 @@
 // Finds a container's network namespace by its inode number: the endpoint record has no path.
 #pragma once
 
+#include "maps/abi/endpoint.h"
 #include "maps/result.hpp"
 
 #include <cstdint>
@@ -13,5 +14,8 @@ namespace podlane::ctl {
 // Every network namespace visible as a mount or a process of this machine, by inode number, with a path to open it by.
 // An error if they cannot be listed: one that is not found counts as gone.
 Result<std::map<std::uint64_t, std::string>> network_namespaces();
+
+// Whether one of them is the endpoint's (loader/pod_namespace.hpp). If it cannot be opened, the inode number decides.
+bool is_among(const std::map<std::uint64_t, std::string> &namespaces, const endpoint &entry, std::uint64_t cookie);
 
 } // namespace podlane::ctl

@@ -194,7 +194,7 @@ Result<void> check_link(const std::optional<EgressRoute> &egress, std::span<cons
         if (!is_ipv4(addr) && !TRY(net::has_proxy(host, egress->uplink.ifindex, addr)))
             return Error{ErrorCode::check_failed,
                          "uplink " + egress->uplink.name + " does not listen to questions for " + to_string(addr),
-                         "`ip -6 neigh add proxy " + to_string(addr) + " dev " + egress->uplink.name + "` restores it"};
+                         "`podlanectl repair` restores it"};
     return {};
 }
 

@@ -9,6 +9,7 @@
 #include "plugin/limit_group.hpp"
 #include "plugin/masquerade.hpp"
 #include "plugin/network.hpp"
+#include "plugin/newest_cidrs.hpp"
 #include "plugin/others.hpp"
 #include "plugin/state.hpp"
 
@@ -123,6 +124,7 @@ Result<void> drop_network_if_unused(const cni::Request &request, const Tables &t
     TRY(remove_network_from_uplinks(uplinks, network));
     if (!uplinks.uplinks.exists() && others.empty() && TRY(others_than(request)).empty()) // its pin is lost
         TRY(detach_uplink_programs());
+    forget_newest_cidrs(request.config, entry ? std::string(field_text(entry->name)) : request.config.name);
     TRY(put_cidrs(*now, network, {}));
     TRY(drop_own_address_rules(request.config.state_dir, is_request_of(request)));
     TRY(now->networks.remove(network));
@@ -137,9 +139,11 @@ Result<void> drop_network_without_maps(const cni::Request &request, const std::o
     const auto is_free = [&](const auto &uses) -> Result<bool> { // before each step: a child may take seconds
         return !TRY(is_add_under_way(request)) && std::ranges::none_of(TRY(others_than(request)), uses);
     };
-    if (TRY(is_free([&](const AttachmentRecord &one) { return one.entry->network == network; })))
+    if (TRY(is_free([&](const AttachmentRecord &one) { return one.entry->network == network; }))) {
+        forget_newest_cidrs(request.config, entry ? std::string(field_text(entry->network_name)) : request.config.name);
         TRY(entry ? drop_rules(entry->masquerade, std::string(field_text(entry->network_name)))
                   : drop_configured_rules(request.config));
+    }
     if (!TRY(is_free([](const AttachmentRecord &) { return false; })))
         return {};
     TRY(drop_own_address_rules(request.config.state_dir, is_request_of(request)));

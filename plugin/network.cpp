@@ -12,6 +12,7 @@
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
 #include "plugin/network_keys.hpp"
+#include "plugin/newest_cidrs.hpp"
 #include "loader/net/route.hpp"
 #include "plugin/node.hpp"
 #include "plugin/others.hpp"
@@ -120,8 +121,12 @@ Result<network> new_entry(const NetworkPlan &plan, const Tables &tables) {
     return entry;
 }
 
-Result<void> put_in_place(const std::string &root, const NetworkPlan &plan, const Tables &tables) {
+Result<void> put_in_place(const cni::Config &config, const NetworkPlan &plan, const Tables &tables) {
     const auto there = TRY(find_entry(tables, plan.entry));
+    if (const auto cidrs = cidr_prefixes(keys_of(plan)); there)
+        note_newest_cidrs(config, cidrs);
+    else if (newest_cidrs(config) != cidrs) // of a network of the same name before
+        forget_newest_cidrs(config, config.name);
     TRY(put_cidrs(tables, plan.id, keys_of(plan)));
     TRY(tables.networks.update(plan.id, there ? merged(*there, plan.entry) : TRY(new_entry(plan, tables))));
     TRY(put_limit_group(tables, plan.limit_group));
@@ -135,8 +140,8 @@ Result<void> put_in_place(const std::string &root, const NetworkPlan &plan, cons
     if (found.ifindexes.empty() && !plan.cluster_cidrs.empty())
         log(cni::Log::Level::warning, "the network has no uplink now: other nodes are reached through the host stack");
     const bool changed = there && field_text(there->uplinks) != field_text(plan.entry.uplinks);
-    return sync_uplinks(TRY(UplinkTables::open(root)), plan.id, found.ifindexes, hook_kind_of(plan.entry.attach),
-                        changed);
+    return sync_uplinks(TRY(UplinkTables::open(config.bpffs)), plan.id, found.ifindexes,
+                        hook_kind_of(plan.entry.attach), changed);
 }
 
 // The network as an ADD found it, before it changed it.
@@ -209,6 +214,7 @@ Result<void> restore_network(const cni::Request &request, const NetworkPlan &pla
     entry.masquerade |= plan.entry.masquerade & ENDPOINT_MASQUERADE_NFTABLES; // its table goes with the last endpoint
     Errors errors;
     errors.add(sync_uplinks(TRY(UplinkTables::open(root)), plan.id, uplinks, hook_kind_of(entry.attach), true));
+    note_newest_cidrs(request.config, cidr_prefixes(before.cidrs));
     errors.add(put_cidrs(tables, plan.id, before.cidrs));
     errors.add(tables.networks.update(plan.id, entry));
     if (before.limit_group)
@@ -231,9 +237,13 @@ Result<void> restore_no_masquerade(const cni::Request &request, const NetworkPla
                               exempt);
 }
 
-// Whether those of the configuration are there or, as all newer ADDs replace them, those of the newest pod's.
+// Whether those of the newest ADD are there. If these are not kept: those of the configuration or of the newest living
+// pod.
 Result<bool> has_cidrs(const cni::Config &config, const Tables &tables, const endpoint &record) {
     const auto known = TRY(cidrs_of(tables, record.network));
+    if (const auto newest = newest_cidrs(config))
+        return std::ranges::all_of(
+            *newest, [&](const Prefix &prefix) { return is_in(known, make_cluster_cidr_key(record.network, prefix)); });
     const auto are_known = [&](const cni::Config &one) -> Result<bool> {
         return are_in(keys_of(TRY(plan_network(one, recorded_facts(record)))), known);
     };
@@ -249,8 +259,7 @@ Result<endpoint_masquerade> masquerade_of(const cni::Config &config) {
 }
 
 Error missing(std::string sentence) {
-    return {ErrorCode::check_failed, std::move(sentence),
-            "the network's next ADD or `podlanectl uplink sync` restores it"};
+    return {ErrorCode::check_failed, std::move(sentence), "the network's next ADD or `podlanectl repair` restores it"};
 }
 
 } // namespace
@@ -314,7 +323,7 @@ Result<void> enter_network(const cni::Request &request, const NetworkPlan &plan,
         const Lock exclusive = TRY(Lock::exclusive(root));
         TRY(tables.check_generation(root));
         TRY(note_before(plan, tables, root, *before));
-        TRY(put_in_place(root, plan, tables));
+        TRY(put_in_place(request.config, plan, tables));
         follow_uplink_if_changed(egress, plan.id, tables, root, host);
     }
     return Error{ErrorCode::try_again_later,
@@ -337,7 +346,8 @@ Result<void> check_network(const cni::Request &request, const Tables &tables, co
         const bool ours = std::ranges::find(entry.networks, record.network) != std::end(entry.networks);
         const std::string name = ours ? TRY(net::link_name(ifindex)) : "";
         if (!name.empty() && !TRY(has_programs(uplinks, ifindex)))
-            return missing("the programs on uplink " + name + " are gone or not the pinned ones");
+            return Error{ErrorCode::check_failed, "the programs on uplink " + name + " are gone or not the pinned ones",
+                         "the network's next ADD or `podlanectl uplink sync` restores them"};
     }
     return {};
 }

@@ -3,6 +3,7 @@
 // apply after repairs and lost maps, too.
 #include "tests/netns/ctl.hpp"
 
+#include "loader/record.hpp"
 #include "maps/abi/limit_group.h"
 
 #include <fstream>
@@ -107,6 +108,44 @@ TEST_F(LostKeysTest, RepairKeepsRangesAndRatesOfADeletedPod) {
     EXPECT_THAT(ctl("doctor").out, Not(HasSubstr("clusterCIDRs")));
 }
 
+// The list was edited, and the pod of the newest ADD is gone: neither the older list, nor none, is put in place of its.
+TEST_F(LostKeysTest, AnEditedListOutlivesThePodOfItsAdd) {
+    const Pod older = make(elsewhere_);
+    for (const Json &edited : {limited_to({"198.18.0.0/15", "203.0.113.0/24"}), limited_to({"203.0.113.0/24"}),
+                               Json{{"ipMasq", true}}, Json::object()}) {
+        SCOPED_TRACE(edited);
+        const Pod newest = make(edited);
+        EXPECT_THAT(del(*newest.container, edited), succeeds());
+        const std::vector<std::string> wanted = ranges();
+        const std::string whole = rules();
+        EXPECT_EQ(wanted.size(), edited.contains("clusterCIDRs") ? edited["clusterCIDRs"].size() : 0U);
+        EXPECT_THAT(check(older, elsewhere_), succeeds());
+        EXPECT_THAT(ctl("doctor").out, Not(HasSubstr("clusterCIDRs")));
+        EXPECT_THAT(ctl("repair").out, Not(HasSubstr("clusterCIDRs")));
+        EXPECT_EQ(ranges(), wanted);
+        EXPECT_EQ(rules(), whole);
+        lose_maps();
+        EXPECT_THAT(ctl("repair"), prints(0, {"has lost its entries"}));
+        EXPECT_EQ(ranges(), wanted);
+    }
+}
+
+TEST_F(LostKeysTest, ARangeOfAnEditedListIsMissed) {
+    const Pod older = make(elsewhere_), newest = make(outside_too_);
+    EXPECT_THAT(del(*newest.container, outside_too_), succeeds());
+    const auto cidrs = open(&open_cluster_cidrs);
+    require(cidrs.remove(make_cluster_cidr_key(network_id("pods"), parse_prefix("203.0.113.0/24").value())));
+    const Reply checked = check(older, elsewhere_);
+    EXPECT_THAT(checked, fails_with(105, {"clusterCIDRs"}));
+    EXPECT_THAT(checked.details(), HasSubstr("podlanectl repair"));
+    EXPECT_THAT(ctl("repair"), prints(0, {"clusterCIDRs"}));
+    EXPECT_EQ(ranges(), (std::vector<std::string>{"198.18.0.0/16", "203.0.113.0/24"}));
+    EXPECT_THAT(check(older, elsewhere_), succeeds());
+    EXPECT_THAT(del(*older.container, elsewhere_), succeeds());
+    const auto kept = fs::path(AttachmentRecords(kStateDirectory, node_.bpffs()).directory()) / ".cidrs-pods";
+    EXPECT_FALSE(fs::exists(kept));
+}
+
 // Whichever record is read last: they are in the order of the containers' names.
 TEST_F(LostKeysTest, LostNetworksReturnWithTheNewestValues) {
     add_uplink();
@@ -197,6 +236,20 @@ TEST_F(LostToolTest, RulesOfAnEarlierToolGoWithTheLastPodAfterLostPins) {
         node_.run("nft flush ruleset");
         lose_maps();
     }
+}
+
+TEST_F(LostToolTest, TheChainThatAnUninstallKeepsGoesWithTheLastPod) {
+    hide_nft();
+    const Pod one = make(keys_), two = make(keys_);
+    const std::string nowhere = node_.dir() + "/nowhere";
+    EXPECT_THAT(
+        ctl("uninstall --conf-dir " + nowhere + " --bin-dir " + nowhere),
+        prints(0, {"kept, for its pods: chain PODLANE-", "masquerades network pods; the DEL of the last of them"}));
+    for (const Pod *pod : {&one, &two}) {
+        EXPECT_THAT(rules(), HasSubstr("PODLANE-"));
+        EXPECT_THAT(del(*pod->container, keys_), succeeds());
+    }
+    EXPECT_THAT(rules(), Not(HasSubstr("PODLANE-")));
 }
 
 // The older iptables would register its table by that, and later ADDs choose it.

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+#include "plugin/newest_cidrs.hpp"
+
+#include "loader/state_file.hpp"
+#include "maps/file.hpp"
+#include "maps/text.hpp"
+#include "plugin/log.hpp"
+#include "plugin/state.hpp"
+
+namespace podlane {
+namespace {
+
+std::string file_of(const std::string &network) { return ".cidrs-" + network; } // no record's: those have a colon
+
+std::string directory_of(const cni::Config &config) { return records_of(config).directory(); }
+
+std::string text_of(const std::vector<Prefix> &cidrs) {
+    std::string text;
+    for (const Prefix &one : cidrs)
+        text += to_string(one) + "\n";
+    return text + "end\n"; // after a power cut, a part may be all there is
+}
+
+} // namespace
+
+std::optional<std::vector<Prefix>> newest_cidrs(const cni::Config &config) {
+    const auto text = read_own_state_file(directory_of(config) + "/" + file_of(config.name));
+    if (!text || !*text || !(*text)->ends_with("end\n"))
+        return std::nullopt;
+    std::vector<Prefix> cidrs;
+    for (const std::string_view line : split(**text, "\n"))
+        if (const auto prefix = parse_prefix(std::string(line)))
+            cidrs.push_back(*prefix);
+    return text_of(cidrs) == **text ? std::optional(std::move(cidrs)) : std::nullopt;
+}
+
+void note_newest_cidrs(const cni::Config &config, const std::vector<Prefix> &cidrs) {
+    if (newest_cidrs(config) == cidrs)
+        return;
+    const auto written = replace_file(directory_of(config), file_of(config.name), text_of(cidrs));
+    if (written)
+        return;
+    log(cni::Log::Level::warning,
+        "clusterCIDRs of network " + config.name + " are not kept: " + written.error().message);
+    forget_newest_cidrs(config, config.name);
+}
+
+void forget_newest_cidrs(const cni::Config &config, const std::string &network) {
+    static_cast<void>(remove_if_present(directory_of(config) + "/" + file_of(network)));
+}
+
+} // namespace podlane

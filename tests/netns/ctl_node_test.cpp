@@ -82,7 +82,7 @@ TEST_F(NodeTest, APodWhoseInterfaceWasRenamedLives) {
     EXPECT_THAT(ctl("program list"), prints(0, {" renamed "}));
     fs::remove_all(node_.bpffs());
     EXPECT_EQ(gc(), Json::array());
-    EXPECT_THAT(uninstall(), prints(0, {"nft delete table inet 'podlane-pods'"}));
+    EXPECT_THAT(uninstall(), prints(0, {"kept, for its pods: table inet podlane-pods"}));
     EXPECT_EQ(programs_on_node(), std::vector<std::string>{});
 }
 
@@ -168,7 +168,7 @@ TEST_F(NodeTest, UninstallKeepsPodsMasqueraded) {
     const Output output = uninstall();
     ASSERT_EQ(output.rc, 0) << output.err;
     EXPECT_TRUE(ping(made.container->ns(), "203.0.113.1"));
-    EXPECT_THAT(output.out, HasSubstr("nft delete table inet 'podlane-pods'"));
+    EXPECT_THAT(output.out, HasSubstr("kept, for its pods: table inet podlane-pods"));
     EXPECT_EQ(del(*made.container, keys).rc, 0); // which takes the rules away with the last pod
     EXPECT_EQ(node_.run("nft list tables").find("podlane-pods"), std::string::npos);
 }
@@ -308,7 +308,7 @@ TEST_F(NodeTest, UninstallCollectsNothingOfLivingPods) {
     lose_namespace(dead);
     const Output output = uninstall();
     EXPECT_THAT(output, prints(0, {"removed what was left of container " + dead.container->id() + ", eth0",
-                                   "kept, for the DEL of 2 pods", "nft delete table inet 'podlane-pods'"}));
+                                   "kept, for the DEL of 2 pods", "kept, for its pods: table inet podlane-pods"}));
     EXPECT_THAT(output.out, Not(HasSubstr("container " + without.container->id())));
     EXPECT_THAT(node_.leased(),
                 testing::UnorderedElementsAre(lives.text4(), lives.text6(), without.text4(), without.text6()));
@@ -355,9 +355,12 @@ TEST_F(NodeTest, ASecondUninstallNamesTheMasqueradeToo) {
     const Json keys = {{"ipMasq", true}};
     const Pod made = make(keys);
     for (int i = 0; i < 2; ++i)
-        EXPECT_THAT(uninstall(), prints(0, {"kept, for its pods", "nft delete table inet 'podlane-pods'"}));
+        EXPECT_THAT(uninstall(),
+                    prints(0, {"kept, for its pods: table inet podlane-pods, which masquerades network pods; the DEL "
+                               "of the last of them removes it"}));
     EXPECT_TRUE(ping(made.container->ns(), "203.0.113.1"));
     EXPECT_THAT(del(*made.container, keys), succeeds());
+    EXPECT_THAT(node_.run("nft list ruleset"), Not(HasSubstr("podlane-pods")));
     EXPECT_THAT(uninstall().out, Not(HasSubstr("masquerades network")));
 }
 

@@ -56,6 +56,28 @@ TEST_F(LostEditTest, ALeaseWaitsForThePluginThatHasIt) {
     }
 }
 
+// The only directory of the runtime's networks counts, without --state-dir.
+TEST_F(LostEditTest, PodlanectlTakesTheStateDirOfTheNetworks) {
+    const Json keys = {{"stateDir", node_.dir() + "/elsewhere/"}};
+    const std::string conf = node_.dir() + "/net.d", with = " --conf-dir " + conf;
+    fs::create_directory(conf);
+    const auto write = [&](const std::string &name, const Json &plugin) {
+        std::ofstream(conf + "/" + name) << Json{
+            {"cniVersion", "1.0.0"}, {"name", name}, {"plugins", Json::array({plugin})}};
+    };
+    write("10-pods.conflist", node_.config(keys));
+    const Pod made = make(keys);
+    EXPECT_THAT(node_.podlanectl("doctor" + with).out, testing::Not(HasSubstr("its record")));
+    fs::remove_all(node_.bpffs());
+    EXPECT_THAT(node_.podlanectl("doctor" + with).out, HasSubstr("has lost its entries"));
+    EXPECT_EQ(node_.podlanectl("repair" + with).rc, 0);
+    EXPECT_THAT(check(made, keys), succeeds());
+    write("20-other.conflist", node_.config());
+    EXPECT_THAT(node_.podlanectl("doctor" + with).out, HasSubstr("if the configuration has another stateDir"));
+    EXPECT_THAT(del(*made.container, keys), succeeds());
+    EXPECT_EQ(everything(), before_);
+}
+
 // Its record would take the place of the one that names the lease.
 TEST_F(LostEditTest, AnAddReleasesTheLeaseThatWaitsOrFails) {
     put_sleepy_plugin();

@@ -302,6 +302,9 @@ Result<void> look_at_record(const EndpointView &e, Findings &findings) {
 }
 
 constexpr std::string_view kNewSandbox = "delete the pod's sandbox; the runtime creates a new one";
+constexpr std::string_view kOtherRecords =
+    "if the configuration has another stateDir, name that with --state-dir; else delete the pod's sandbox; the runtime "
+    "creates a new one";
 constexpr std::string_view kFix = "podlanectl doctor --fix";
 constexpr std::string_view kRepair = "podlanectl repair; if that fails, delete the pod's sandbox";
 
@@ -310,7 +313,7 @@ constexpr std::array<Check, 17> kEndpointChecks = {{
      "the file was removed, or another program or a full disk tore it: CHECK and repair compare the endpoint with "
      "less, and if the maps are lost as well, nothing "
      "knows what its ADD made",
-     kNewSandbox, nullptr, &look_at_record},
+     kOtherRecords, nullptr, &look_at_record},
     {"link", Severity::wrong,
      "the container disappeared without a DEL, or the interface was set down, renamed or deleted",
      "podlanectl gc, or the runtime's next GC; if the container is running, delete its sandbox", nullptr,

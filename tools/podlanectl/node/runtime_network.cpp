@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "tools/podlanectl/node/runtime_network.hpp"
 
+#include "loader/record.hpp"
 #include "plugin/cni/json.hpp"
+#include "plugin/cni/values.hpp"
 #include "plugin/pod_ranges.hpp"
 #include "tools/podlanectl/node/node_object.hpp"
 
@@ -56,6 +58,9 @@ void add_plugin(const Node &plugin, RuntimeNetwork &network) {
         for (const auto &[name, pool] : pools.value().items())
             add_ranges(Node(&pool, name), network.ranges);
     network.has_uplink = plugin.at("uplink").present();
+    if (const Node directory = plugin.at("stateDir"); directory.present())
+        if (std::string path; cni::read_directory(directory, path))
+            network.state_dir = path;
     for (const Node &cluster : elements_of(plugin.at("clusterCIDRs")))
         add_prefix(cluster, network.clusters);
 }
@@ -82,6 +87,13 @@ Result<std::vector<RuntimeNetwork>> podlane_networks_in(const std::string &conf_
         networks.push_back(std::move(network));
     }
     return networks;
+}
+
+std::string configured_state_directory(const std::string &conf_dir) {
+    const auto networks = podlane_networks_in(conf_dir, kStateDirectory);
+    const std::string first = networks && !networks->empty() ? networks->front().state_dir : std::string();
+    const auto differs = [&](const RuntimeNetwork &one) { return one.state_dir != first; };
+    return first.empty() || std::ranges::any_of(*networks, differs) ? kStateDirectory : first;
 }
 
 } // namespace podlane::ctl

@@ -17,10 +17,14 @@ struct RuntimeNetwork {
     bool masquerades = false;       // one of its plugins, by "ipMasq"
     bool makes_links = false;       // Podlane is its first plugin
     bool has_uplink = false;        // "uplink": its addresses are those of the network there
+    std::string state_dir{};        // "stateDir"
 };
 
 // In the runtime's order. Files and values that cannot be read are left out: an ADD names what is wrong with them. The
 // ranges of "usePodCidr" are those that ADDs have kept in `state_dir`.
 Result<std::vector<RuntimeNetwork>> podlane_networks_in(const std::string &conf_dir, const std::string &state_dir);
+
+// "stateDir" if all of these networks have the same; else the default.
+std::string configured_state_directory(const std::string &conf_dir);
 
 } // namespace podlane::ctl

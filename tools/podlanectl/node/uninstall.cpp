@@ -108,12 +108,12 @@ void report_masquerade(const std::string &root, NetworksById networks, Story &st
     for (const auto &[id, entry] : networks) {
         const std::string name(field_text(entry.name));
         if ((entry.masquerade & ENDPOINT_MASQUERADE_NFTABLES) != 0)
-            story.lines.push_back("kept, for its pods: the table that masquerades network " + name +
-                                  "; when they are gone: nft delete table inet '" + nft_table(name) + "'");
+            story.lines.push_back("kept, for its pods: table inet " + nft_table(name) + ", which masquerades network " +
+                                  name + "; the DEL of the last of them removes it");
         if ((entry.masquerade & ENDPOINT_MASQUERADE_IPTABLES) != 0)
-            story.lines.push_back("kept, for its pods: the chain that masquerades network " + name +
-                                  "; when they are gone: remove " + iptables_chain(name) +
-                                  " from the nat tables of iptables and ip6tables");
+            story.lines.push_back("kept, for its pods: chain " + iptables_chain(name) +
+                                  " of iptables and ip6tables, which masquerades network " + name +
+                                  "; the DEL of the last of them removes it");
     }
 }
 

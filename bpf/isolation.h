@@ -7,8 +7,8 @@
  */
 #pragma once
 
+#include "bpf/conntrack.h"
 #include "bpf/headers.h"
-#include "bpf/nf_conn.h"
 #include "bpf/tables.h"
 
 #define INTERFACE_ISOLATED (INTERFACE_ISOLATED_GROUP | INTERFACE_ISOLATED_NETWORK)
@@ -185,6 +185,41 @@ static __always_inline bool is_wanted_reply(struct packet *p, __u32 came_by, str
 	return shares_group(came_by, p->skb->ifindex);
 }
 
+/*
+ * A dropped packet opens no connection: to conntrack, which has seen it, what the endpoint sends to the same ports
+ * would be a reply, and what comes back would be none. The entry is found by its replies' tuple, whatever headers the
+ * packet has. The kernel's lookup takes TCP and UDP. A global function: the verifier checks it once.
+ */
+__attribute__((noinline)) int end_refused(struct __sk_buff *skb)
+{
+	const unsigned long entry = entry_of(skb);
+	struct nf_conn___podlane *ct = (void *)(entry & ~CTINFO_MASK);
+	const struct nf_conntrack_tuple___podlane *reply = &ct->tuplehash[1].tuple;
+	bool is_ipv4 = skb->protocol == bpf_htons(ETH_P_IP);
+	struct flow_scratch *work = find_scratch();
+	union nf_inet_addr___podlane from, to;
+	struct flow_key *key;
+
+	if (!has_conntrack || tracing || !work || (entry & CTINFO_MASK) != CTINFO_NEW)
+		return 0;
+	key = &work->key;
+	if (bpf_probe_read_kernel(&from, sizeof(from), &reply->src.u3) ||
+	    bpf_probe_read_kernel(&to, sizeof(to), &reply->dst.u3) ||
+	    bpf_probe_read_kernel(&key->source_port, sizeof(key->source_port), &reply->src.u.all) ||
+	    bpf_probe_read_kernel(&key->destination_port, sizeof(key->destination_port), &reply->dst.u.all) ||
+	    bpf_probe_read_kernel(&key->protocol, sizeof(key->protocol), &reply->dst.protonum))
+		return 0;
+	key->source = ct_address(&from, is_ipv4);
+	key->destination = ct_address(&to, is_ipv4);
+	ct = find_connection(skb, work, key);
+	if (!ct)
+		return 0;
+	if (work->opts.dir && !(ct->status & CT_SEEN_REPLY))
+		bpf_ct_change_timeout(ct, 0);
+	bpf_ct_release(ct);
+	return 0;
+}
+
 /* Address resolution on the endpoint's own link. */
 static __always_inline bool is_on_link_only(struct packet *p)
 {
@@ -194,25 +229,33 @@ static __always_inline bool is_on_link_only(struct packet *p)
 	       (p->icmp_type == ND_NEIGHBOUR_SOLICITATION || p->icmp_type == ND_NEIGHBOUR_ADVERTISEMENT);
 }
 
-/* Packets that the host stack delivers. */
-static __always_inline int check_arriving(struct packet *p)
+static __always_inline bool may_arrive(struct packet *p)
 {
 	__u32 came_by = p->skb->ingress_ifindex;
 	struct interface *sender = 0;
 
 	if (!(p->interface->flags & INTERFACE_ISOLATED) || p->is_edt)
-		return 0;
+		return true;
 	if (came_by == p->skb->ifindex || is_on_link_only(p))
-		return 0;
+		return true;
 	/* First, before the interface it came by is looked up: most packets end here. */
 	if (came_by && p->interface->flags & INTERFACE_ISOLATED_GROUP && shares_group(p->skb->ifindex, came_by))
-		return 0;
+		return true;
 	/* Fragments that Linux makes of IPv6 packets do not say where they came by. The node's own have a socket. */
 	if (!came_by && p->protocol == ETH_P_IPV6 && p->detour && !p->skb->sk)
-		return is_wanted_reply(p, 0, 0) ? 0 : REASON_DROP_ISOLATION;
+		return is_wanted_reply(p, 0, 0);
 	if (came_by)
 		sender = map_find(&interfaces_v1, &came_by);
-	return lets_in(p, came_by, sender) || is_wanted_reply(p, came_by, sender) ? 0 : REASON_DROP_ISOLATION;
+	return lets_in(p, came_by, sender) || is_wanted_reply(p, came_by, sender);
+}
+
+/* Packets that the host stack delivers. */
+static __always_inline int check_arriving(struct packet *p)
+{
+	if (may_arrive(p))
+		return 0;
+	end_refused(p->skb);
+	return REASON_DROP_ISOLATION;
 }
 
 /* Whether the flow in the scratch area was cached after the endpoint's last change. */
@@ -277,6 +320,34 @@ static __always_inline int check_isolation_of_remote(struct packet *p)
 }
 
 /*
+ * The host-side veth that the node would forward to the source of the packet in the scratch area by. The addresses of
+ * `allowedSources` are behind routes.
+ */
+static __always_inline struct interface *find_behind_route(struct __sk_buff *skb, const struct packet *parsed)
+{
+	struct bpf_fib_lookup fib = {.ifindex = skb->ifindex};
+	__u32 ifindex;
+	long answer;
+
+	if (parsed->protocol == ETH_P_IP) {
+		fib.family = AF_INET;
+		fib.ipv4_src = parsed->ip.destination.word[3];
+		fib.ipv4_dst = parsed->ip.source.word[3];
+	} else if (parsed->protocol == ETH_P_IPV6) {
+		fib.family = AF_INET6;
+		__builtin_memcpy(fib.ipv6_src, &parsed->ip.destination, sizeof(fib.ipv6_src));
+		__builtin_memcpy(fib.ipv6_dst, &parsed->ip.source, sizeof(fib.ipv6_dst));
+	} else {
+		return 0;
+	}
+	answer = route_lookup(skb, &fib, sizeof(fib), 0);
+	ifindex = fib.ifindex;
+	return answer == BPF_FIB_LKUP_RET_SUCCESS || answer == BPF_FIB_LKUP_RET_NO_NEIGH
+		       ? map_find(&interfaces_v1, &ifindex)
+		       : 0;
+}
+
+/*
  * Of what the host stack would get by an uplink in the name of an isolated pod of this node: where the host forwards
  * it, the answer to it is a reply to the pod, and let in. A reverse path filter would refuse it, but IPv6 has none. A
  * global function: the verifier checks it once, and what follows it once for all reasons.
@@ -286,12 +357,20 @@ __attribute__((noinline)) int refuse_isolated_name(struct __sk_buff *skb, __u32 
 	__u32 ifindex = skb->ifindex;
 	struct flow_scratch *work = find_scratch();
 	struct watch *watch = find_watch();
+	struct interface *behind;
 	struct uplink *uplink;
 	struct address *owner;
+	__u32 flags;
 
 	if (!work || !watch || !watch->isolation_changes)
 		return reason;
 	uplink = map_find(&uplinks_v2, &ifindex);
 	owner = uplink ? find_in(uplink, &parsed_packet(work)->ip.source) : 0;
-	return owner && owner->flags & INTERFACE_ISOLATED ? REASON_DROP_ISOLATION : reason;
+	if (owner) {
+		flags = owner->flags;
+	} else {
+		behind = find_behind_route(skb, parsed_packet(work));
+		flags = behind ? behind->flags : 0;
+	}
+	return flags & INTERFACE_ISOLATED ? REASON_DROP_ISOLATION : reason;
 }

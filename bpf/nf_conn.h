@@ -58,6 +58,7 @@ struct nf_conntrack_tuple___podlane {
 		union {
 			__be16 all;
 		} u;
+		__u8 protonum;
 	} dst;
 } __attribute__((preserve_access_index));
 
@@ -140,6 +141,7 @@ extern void bpf_ct_release(struct nf_conn___podlane *ct) __ksym __weak;
 
 /* enum ip_conntrack_info, in the lowest bits of sk_buff._nfct. */
 #define CTINFO_MASK 7UL
+#define CTINFO_NEW 2 /* of the side that spoke first; nobody has replied */
 #define CTINFO_ESTABLISHED_REPLY 3
 #define CTINFO_RELATED_REPLY 4
 #define CTINFO_NONE 8 /* the packet has no conntrack entry */

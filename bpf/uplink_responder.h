@@ -45,6 +45,8 @@ static __always_inline int respond_to_neighbour_nd(struct packet *p)
 
 static __always_inline int respond_on_uplink(struct packet *p)
 {
+	if (p->skb->pkt_type == PACKET_OTHERHOST)
+		return 0;
 	if (p->protocol == ETH_P_ARP)
 		return respond_to_neighbour_arp(p);
 	return is_icmpv6(p) && p->icmp_type == ND_NEIGHBOUR_SOLICITATION ? respond_to_neighbour_nd(p) : 0;

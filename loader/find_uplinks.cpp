@@ -28,8 +28,7 @@ Error no_uplink(const std::string &name, LinkKind kind) {
     if (kind == LinkKind::headerless)
         return {ErrorCode::invalid_network_config,
                 "uplink " + name + " has no Ethernet header (it is a tunnel or a tun device)",
-                "name the interface below it in \"uplinks\", or set \"fastPath\" to \"local\": traffic through the "
-                "tunnel goes through the host stack"};
+                "name the interface below it in \"uplinks\": traffic through the tunnel goes through the host stack"};
     return {ErrorCode::invalid_network_config,
             name + (kind == LinkKind::loopback ? " is the loopback interface" : " is a pod's host-side veth") +
                 ", not an uplink",

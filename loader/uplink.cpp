@@ -12,10 +12,11 @@ namespace {
 
 Error too_many_networks(std::uint32_t ifindex) {
     const auto name = net::link_name(ifindex);
-    return {ErrorCode::map_full,
-            (name && !name->empty() ? *name : "interface " + std::to_string(ifindex)) + " is already the uplink of " +
-                std::to_string(UPLINK_NETWORKS) + " networks, the most there can be",
-            "set \"fastPath\" to \"local\" for some of them, or name another interface in \"uplinks\""};
+    return {
+        ErrorCode::map_full,
+        (name && !name->empty() ? *name : "interface " + std::to_string(ifindex)) + " is already the uplink of " +
+            std::to_string(UPLINK_NETWORKS) + " networks, the most there can be",
+        "set \"fastPath\" to \"off\" for some that have no \"isolation\", or name another interface in \"uplinks\""};
 }
 
 bool lists(const uplink &entry, std::uint32_t network) {

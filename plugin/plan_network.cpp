@@ -40,7 +40,11 @@ Result<NetworkPlan> plan_network(const cni::Config &config, const NodeFacts &nod
         return Error{ErrorCode::invalid_network_config, "the network's name or its uplinks are too long"};
     plan.entry.masquerade = static_cast<std::uint8_t>(node.masquerade);
     plan.own_address_rules = has_egress_route(config);
-    plan.entry.has_uplinks = config.fast_path == cni::FastPath::on || has_egress_route(config) ? 1 : 0;
+    // The programs judge ends of connections that conntrack cannot, and who speaks for an isolated pod.
+    plan.entry.has_uplinks = config.fast_path != cni::FastPath::off || config.isolation.by != cni::IsolateBy::none ||
+                                     has_egress_route(config)
+                                 ? 1
+                                 : 0;
     plan.entry.attach = attach_of(node.hook_kind);
     for (const Prefix &prefix : config.cluster_cidrs)
         if (std::ranges::find(plan.cluster_cidrs, masked(prefix)) == plan.cluster_cidrs.end())

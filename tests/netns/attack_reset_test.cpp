@@ -18,7 +18,7 @@ constexpr std::uint16_t kOwnPort = 40123;
 // The time-out of an established connection after a reset that conntrack believes, in seconds (before: 5 days).
 constexpr std::uint64_t kBelieved = 10;
 
-enum class Network { ptp, podlane, strict };
+enum class Network { ptp, podlane, strict, local };
 
 struct ResetParameter {
     Network network;
@@ -35,7 +35,8 @@ class AttackReset : public testing::TestWithParam<ResetParameter> {
             ptp["ipam"]["routes"] = {{{"dst", "0.0.0.0/0"}}, {{"dst", "::/0"}}};
             victim_ = lab_.add_pod(std::vector<Json>{ptp});
         } else {
-            const Json keys = {{"conntrackLiberal", GetParam().network == Network::podlane}};
+            const Json keys = {{"conntrackLiberal", GetParam().network != Network::strict},
+                               {"fastPath", GetParam().network == Network::local ? "local" : "on"}};
             victim_ = lab_.add_pod(keys);
         }
         // Small windows, which no number meets by chance.
@@ -195,7 +196,7 @@ class AttackReset : public testing::TestWithParam<ResetParameter> {
 
 std::string name_of(const testing::TestParamInfo<ResetParameter> &info) {
     static const std::map<Network, std::string> kNames = {
-        {Network::ptp, "Ptp"}, {Network::podlane, "Podlane"}, {Network::strict, "Strict"}};
+        {Network::ptp, "Ptp"}, {Network::podlane, "Podlane"}, {Network::strict, "Strict"}, {Network::local, "Local"}};
     return kNames.at(info.param.network) + (info.param.ipv4 ? "V4" : "V6");
 }
 
@@ -386,7 +387,9 @@ TEST_P(ForgedEndsOnTheFastPath, ReachNoPodByAnotherUplink) {
 constexpr ResetParameter kPtp4{Network::ptp, true}, kPtp6{Network::ptp, false};
 constexpr ResetParameter kStrict4{Network::strict, true}, kStrict6{Network::strict, false};
 constexpr ResetParameter kPodlane4{Network::podlane, true}, kPodlane6{Network::podlane, false};
-INSTANTIATE_TEST_SUITE_P(Of, ForgedEnds, testing::Values(kPtp4, kPtp6, kStrict4, kStrict6, kPodlane4, kPodlane6),
+constexpr ResetParameter kLocal4{Network::local, true}, kLocal6{Network::local, false};
+INSTANTIATE_TEST_SUITE_P(Of, ForgedEnds,
+                         testing::Values(kPtp4, kPtp6, kStrict4, kStrict6, kPodlane4, kPodlane6, kLocal4, kLocal6),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Of, ForgedEndsOnTheFastPath, testing::Values(kPodlane4, kPodlane6), name_of);
 INSTANTIATE_TEST_SUITE_P(Of, ForgedEndsByAForeignUplink, testing::Values(kPodlane4, kPodlane6), name_of);

@@ -44,6 +44,43 @@ TEST_P(IsolationNodes, NobodyOnTheUplinkSpeaksForAPodThatStarts) {
     EXPECT_EQ(arrived, 0U);
 }
 
+// As NobodyOnTheUplinkSpeaksForIt, if its network does not use the uplink, and for its allowed sources.
+TEST_P(IsolationNodes, NobodyOnTheUplinkSpeaksForAPodOffTheFastPath) {
+    on_node("sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.up0.rp_filter=0");
+    const Wire outside(outside_->ns(), "eth0");
+    const Mac gateway = Wire(node_.ns(), "up0").mac();
+    const ip_addr allowed = ip(ipv4() ? "192.0.2.7" : "2001:db8:7::7");
+    std::uint16_t port = 40000;
+    for (const char *path : {"local", "off"}) {
+        const Json off = {{"fastPath", "off"}};
+        Json keys = isolated("victims");
+        keys.update({{"fastPath", path}, {"allowedSources", {"192.0.2.0/24", "2001:db8:7::/64"}}});
+        const Pod accomplice = make(off);
+        EXPECT_EQ(ctl_json("uplink list"), Json::array()) << "neither isolation nor fast path";
+        const Pod victim = make(keys);
+        EXPECT_EQ(ctl_json("uplink list").size(), 1U);
+        on_node("ip route add " + to_string(allowed) + " dev " + victim.host_ifname + " via " +
+                to_string(addr(victim)) + " onlink");
+        victim.container->run("ip addr add " + to_string(allowed) + " dev eth0" + (ipv4() ? "" : " nodad"));
+        const Wire wire = accomplice.wire();
+        for (const ip_addr &own : {addr(victim), allowed}) {
+            const Fd socket = open_socket(victim.ns(), Transport::udp, ipv4(), {{own}, kPort});
+            const std::uint64_t before = drops(victim);
+            EXPECT_TRUE(wait_until([&] {
+                ++port; // the first packet says who has opened it
+                outside.send(frame(gateway, outside.mac(), udp({own, addr(accomplice), kPort, port})));
+                wire.send(frame(accomplice.gateway_mac, accomplice.mac, udp({addr(accomplice), own, port, kPort})));
+                return drops(victim) > before + 20;
+            })) << path;
+            EXPECT_EQ(datagrams_at(socket), 0U) << path << to_string(own);
+        }
+        ASSERT_THAT(del(*victim.container, keys), succeeds());
+        EXPECT_EQ(ctl_json("uplink list").size(), 1U) << "until the network's last pod goes";
+        ASSERT_THAT(del(*accomplice.container, off), succeeds());
+        EXPECT_EQ(ctl_json("uplink list"), Json::array());
+    }
+}
+
 // Whoever has an address of another group's is not from outside.
 TEST_P(IsolationNodes, PodsOfOtherNodesAreKnownByTheirAddresses) {
     (void)must_run(outside_->ns(), words(ipv4() ? "ip route add 198.18.9.0/24 via 203.0.113.2"

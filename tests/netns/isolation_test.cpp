@@ -197,6 +197,47 @@ TEST_P(Isolated, NobodyOnTheUplinkSpeaksForIt) {
         ADD_FAILURE() << "arrived: " << hex(one);
 }
 
+// conntrack has seen what is dropped: the pod's own connection from that port would be taken for a reply.
+TEST_P(Isolated, ARefusedPacketTakesNoPortFromThePod) {
+    if (!require(programs_query_conntrack(lab_->node().bpffs())))
+        GTEST_SKIP() << "this kernel has no bpf_skb_ct_lookup";
+    const EchoServer outside(lab_->outside(), ipv4(), kPort), open_server(open_.ns(), ipv4(), kPort);
+    const Wire uplink(lab_->outside(), "eth0"), pod = open_.wire();
+    const Mac gateway = Wire(lab_->node().ns(), "up0").mac();
+    std::uint16_t port = 41000;
+    for (const auto &[peer, wire, to] :
+         {std::tuple{outside_addr(), &uplink, gateway}, {addr(open_), &pod, open_.gateway_mac}})
+        for (const Transport transport : {Transport::tcp, Transport::udp})
+            for (const bool is_long : {false, true}) { // with options, or extension headers
+                const Ends ends{peer, addr(victim_), kPort, ++port};
+                Packet refused = transport == Transport::tcp ? tcp(ends, tcp_syn) : udp(ends);
+                if (is_long) {
+                    refused.extension = ipv4() ? 0 : 60;
+                    refused.options = ipv4() ? Bytes{1, 1, 1, 1} : Bytes{refused.protocol, 0, 1, 4, 0, 0, 0, 0};
+                }
+                const std::uint64_t before = drops(victim_) + drops(open_);
+                wire->send(frame(to, wire->mac(), refused));
+                EXPECT_TRUE(wait_until([&] { return drops(victim_) + drops(open_) > before; }));
+                EXPECT_EQ(ask(victim_.ns(), transport, {peer, kPort}, "hello", {addr(victim_), port}), 0)
+                    << to_string(peer) << to_string(transport) << is_long;
+            }
+}
+
+// As with WireGuard: both have the same port.
+TEST_P(Isolated, APeerThatSpokeFirstMayAnswer) {
+    if (!require(programs_query_conntrack(lab_->node().bpffs())))
+        GTEST_SKIP() << "this kernel has no bpf_skb_ct_lookup";
+    const Fd at_victim = open_socket(victim_.ns(), Transport::udp, ipv4(), {{}, 51820});
+    const Fd at_peer = open_socket(open_.ns(), Transport::udp, ipv4(), {{}, 51820});
+    const std::uint64_t before = drops(victim_);
+    ASSERT_TRUE(send_datagram(at_peer, {addr(victim_), 51820}, "first"));
+    ASSERT_TRUE(wait_until([&] { return drops(victim_) > before; }));
+    ASSERT_TRUE(send_datagram(at_victim, {addr(open_), 51820}, "request"));
+    EXPECT_EQ(receive(at_peer).text, "request");
+    ASSERT_TRUE(send_datagram(at_peer, {addr(victim_), 51820}, "answer"));
+    EXPECT_EQ(receive(at_victim).text, "answer");
+}
+
 TEST_P(Isolated, IsShownAndCounted) {
     expect_refused(foreign_.ns(), &foreign_);
     const Json counters = lab_->node().podlanectl_json("counter list");

@@ -83,6 +83,25 @@ class Uplink : public testing::TestWithParam<std::string> {
 
 using Names = std::vector<std::string>;
 
+// The programs judge what arrives there; the packets take the slow path.
+TEST_P(Uplink, OfALocalNetworkIsNoFastPath) {
+    (void)add_pod(1, {{"fastPath", "off"}});
+    EXPECT_TRUE(uplinks().empty());
+    const Json keys = {{"fastPath", "local"}};
+    const Pod a = add_pod(1, keys), b = add_pod(2, keys);
+    EXPECT_EQ(uplinks(), std::vector<std::string>{"up0"});
+    EXPECT_EQ(podlanectl("uplink sync").rc, 0);
+    for (const bool ipv4 : {true, false}) {
+        const EchoServer server(b.ns(), ipv4, kPort);
+        const Fd socket = connected(a.ns(), Transport::tcp, {b.addr(ipv4), kPort});
+        EXPECT_EQ(transfer(socket, 1 << 20), 0);
+    }
+    EXPECT_EQ(cluster_.count(a, REASON_SENT_UPLINK), 0U);
+    EXPECT_EQ(cluster_.count(a, REASON_RECEIVED_UPLINK), 0U);
+    EXPECT_GT(cluster_.count(a, REASON_RECEIVED_HOST), 20U);
+    EXPECT_EQ(podlanectl("doctor").rc, 0) << podlanectl("doctor").out;
+}
+
 TEST_P(Uplink, DefaultRoutesInterfaceIsTaken) {
     const Pod a = add_pod(1);
     EXPECT_EQ(uplinks(), Names{"up0"});

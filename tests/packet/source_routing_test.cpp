@@ -157,6 +157,9 @@ TEST_F(Source, TheNodeIsReachedOnTheNode) {
 TEST_F(Source, NeighboursOfTheUplinkAreAnswered) {
     const Ethernet all{kBroadcastMac, kNeighbourMac};
     expect({"ARP", all / Arp{1, kNeighbourMac, ip("192.168.133.9"), ip("192.168.133.20")}, REASON_UPLINK_ARP, in()});
+    expect({"ARP to another host",
+            Ethernet{kHostMac, kNeighbourMac} / Arp{1, kNeighbourMac, ip("192.168.133.9"), ip("192.168.133.20")},
+            REASON_HOST_NOT_IP, in()});
     expect({"ARP for another", all / Arp{1, kNeighbourMac, ip("192.168.133.9"), ip("192.168.133.21")},
             REASON_HOST_NOT_IP, in()});
     expect({"ARP for a pod without a way", all / Arp{1, kNeighbourMac, ip("192.0.2.9"), pod4()}, REASON_HOST_NOT_IP,

@@ -82,6 +82,29 @@ TEST_F(LimitGroup, PodsThatSendAPacketNowAndThenTakeNothingFromABusyOne) {
     EXPECT_TRUE(wait_until([&] { return rates({&busy}, 500ms)[0] > 0.7 * kGroupRate; }));
 }
 
+// A pod that sends next to nothing is lent much, and its bucket holds 100 ms of that.
+TEST_F(LimitGroup, BurstsAfterASmallPacketDoNotExceedTheRate) {
+    const Pod steady = lab_.add_pod(member(kGroupRate / 2)), bursts = lab_.add_pod(member(kGroupRate / 2));
+    const Pod receiver = lab_.add_pod();
+    const Repeat sending = flood(steady, receiver.v4);
+    const Repeat bursting([socket = connected(bursts.ns(), Transport::udp, {receiver.v4, 9}),
+                           text = std::string(1400, 'b'), next = std::chrono::steady_clock::now()]() mutable {
+        std::this_thread::sleep_until(next - 20ms);
+        (void)send_text(socket, std::string(20, 's'));
+        std::this_thread::sleep_until(next);
+        for (int i = 0; i < 400; ++i)
+            (void)send_text(socket, text);
+        next = std::max(next + 120ms, std::chrono::steady_clock::now() + 60ms);
+    });
+    ASSERT_TRUE(wait_until([&] { return sent(bursts) > kGroupRate / 16; }));
+    const auto both = rates({&steady, &bursts}, 4s);
+    EXPECT_LT(both[0] + both[1], 1.1 * kGroupRate) << both[0] << " and " << both[1];
+    if (!slow()) {
+        EXPECT_GT(both[0] + both[1], 0.8 * kGroupRate);
+        EXPECT_GT(both[0], 0.45 * kGroupRate) << "the other has its guarantee";
+    }
+}
+
 TEST_F(LimitGroup, ItsRateChangesWhileItIsUsed) {
     const Pod sender = lab_.add_pod(member(kGroupRate / 8));
     const Pod receiver = lab_.add_pod();

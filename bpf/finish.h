@@ -76,14 +76,48 @@ __attribute__((noinline)) int notify_watcher(struct __sk_buff *skb, __u32 reason
 	return 0;
 }
 
+static __always_inline bool has_remote(struct bpf_sock *socket, const struct ip_addr *addr)
+{
+	struct ip_addr remote = mapped_ipv4(LOAD_FIELD(socket, dst_ip4));
+
+	if (LOAD_FIELD(socket, family) != AF_INET) {
+		remote.word[0] = LOAD_FIELD(socket, dst_ip6[0]);
+		remote.word[1] = LOAD_FIELD(socket, dst_ip6[1]);
+		remote.word[2] = LOAD_FIELD(socket, dst_ip6[2]);
+		remote.word[3] = LOAD_FIELD(socket, dst_ip6[3]);
+	}
+	return same_addr(&remote, addr);
+}
+
+/*
+ * A connection that pl_pace announces a rate to has sent this packet to its remote address, so that is not an address
+ * within its pod. Here, because the host stack takes packets from their sockets, and because the verifier checks it
+ * once.
+ */
+static __always_inline void note_passage(struct __sk_buff *skb)
+{
+	struct flow_scratch *work = find_scratch();
+	struct bpf_sock *socket = skb->sk;
+	struct announced *announced;
+
+	socket = socket ? bpf_sk_fullsock(socket) : 0;
+	announced = socket ? bpf_sk_storage_get(&paced_sockets, socket, 0, 0) : 0;
+	if (announced && work && parsed_packet(work)->hop_limit > 1 &&
+	    has_remote(socket, &parsed_packet(work)->ip.destination))
+		announced->passed_ns = bpf_ktime_get_ns();
+}
+
 /*
  * Counts the packet, and notifies a watcher. Returns whether it is dropped. Not inlined: the verifier checks it once,
  * and not for each reason.
  */
 __attribute__((noinline)) int report_end(struct __sk_buff *skb, __u32 reason, __u32 is_egress, __u32 received_by)
 {
+	bool is_dropped = is_drop(reason);
 	struct watch *watch;
 
+	if (!is_egress && !is_dropped && !tracing)
+		note_passage(skb);
 	count(reason == REASON_DROP_UNKNOWN_ENDPOINT ? 0 : skb->ifindex, reason, skb->len);
 	if (received_by && reason == REASON_SENT_DIRECT)
 		count(received_by, REASON_RECEIVED_DIRECT, skb->len);
@@ -92,7 +126,7 @@ __attribute__((noinline)) int report_end(struct __sk_buff *skb, __u32 reason, __
 	watch = find_watch();
 	if (watch && watch->mode != WATCH_NOTHING && !tracing)
 		notify_watcher(skb, reason, is_egress);
-	return is_drop(reason);
+	return is_dropped;
 }
 
 static __always_inline int finish(struct packet *p, enum reason reason)

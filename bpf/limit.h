@@ -143,7 +143,8 @@ static __always_inline void mark_congestion(struct __sk_buff *skb, struct limit_
 /* It acknowledges, and has no data. A global function: the verifier checks it once. */
 __attribute__((noinline)) int is_only_ack(struct __sk_buff *skb, __u32 headers)
 {
-	return headers & OF_TCP && headers >> TCP_FLAGS_SHIFT == TCP_ACK && skb->len == (headers & HEADERS);
+	return headers & OF_TCP && headers >> TCP_FLAGS_SHIFT == TCP_ACK && skb->len == (headers & HEADERS) &&
+	       skb->len <= SMALL_FRAME; /* IPv6 can have any number of headers */
 }
 
 /* Whether the packet is let through. */

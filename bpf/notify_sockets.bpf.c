@@ -113,15 +113,16 @@ int pl_notify(struct bpf_iter__tcp *ctx)
 	announced->is_known = true;
 	announced->is_expecting = !is_there;
 	look_at((void *)tcp, announced, &sender);
+	if (!was_paced || !ends.sender_ifindex) /* nobody has noted whether its packets pass */
+		announced->passed_ns = sender.now;
 	/* Its demand before this limit is unknown: with something to send it takes a whole share. */
 	sender.is_backlogged = tcp->write_seq != tcp->snd_una;
 	sender.demand_per_s = NS_PER_S;
 	progress = sender.is_backlogged ? SENDS : WAITS;
 	if (is_paced_by_sender(&ends))
-		rate = rate_of(ends.sender_ifindex, LIMIT_EGRESS, &announced->flows[LIMIT_EGRESS], &sender, progress);
+		rate = rate_of(ends.sender_ifindex, LIMIT_EGRESS, announced, &sender, progress);
 	if (is_paced_by_receiver(&ends))
-		rate = smaller_rate(rate, rate_of(ends.receiver_ifindex, LIMIT_INGRESS,
-						  &announced->flows[LIMIT_INGRESS], &sender, progress));
+		rate = smaller_rate(rate, rate_of(ends.receiver_ifindex, LIMIT_INGRESS, announced, &sender, progress));
 	announce(tcp, announced, rate, clamp_for(tcp->srtt_us, tcp->mss_cache, rate));
 	cut_window(tcp, announced);
 	return 0;

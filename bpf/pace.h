@@ -45,24 +45,6 @@ struct tcp_sock___paced {
 	__u64 bytes_acked;
 } __attribute__((preserve_access_index));
 
-/* The last announcement to a socket. An upgrade keeps it if the size is the same: with another layout of that size
- * the map needs another name. */
-struct announced {
-	__u32 rate;                 /* bytes per second */
-	__u32 clamp;                /* segments */
-	__u32 own_rate;             /* SO_MAX_PACING_RATE of the application; UNPACED if it set none */
-	__u16 is_expecting;         /* a limit was announced to it that is not enforced yet */
-	__u16 is_known;             /* own_rate is known */
-	struct flow_share flows[2]; /* by direction */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct announced);
-} paced_sockets SEC(".maps");
-
 /* Of a connection: just established, has nothing sent yet, sends its first window, or more. */
 enum progress { STARTS, WAITS, BEGINS, SENDS };
 
@@ -185,9 +167,10 @@ __attribute__((noinline)) __u64 find_first_rate(__u64 target_ns, __u64 free_at_n
 }
 
 /* Bytes per second the limit leaves to one flow, UNPACED at most; 0 if there is none. */
-static __always_inline __u32 rate_of(__u32 ifindex, enum limit_direction direction, struct flow_share *flow,
+static __always_inline __u32 rate_of(__u32 ifindex, enum limit_direction direction, struct announced *announced,
 				     const struct sender *sender, enum progress progress)
 {
+	struct flow_share *flow = &announced->flows[direction];
 	struct limit_key key = {.ifindex = ifindex, .direction = direction};
 	struct limit_state *state = map_find(&limit_state_v4, &key);
 	__u64 now = sender->now, part, rate, term;
@@ -205,8 +188,11 @@ static __always_inline __u32 rate_of(__u32 ifindex, enum limit_direction directi
 	if (progress == BEGINS)
 		rate = find_first_rate(limit.target_ns, state->free_at_ns, now, rate, sender->burst);
 	term = weight_term_of(rate, sender);
-	state->pause_us =
-		pause_of(flow, rate, sender) / 1000; /* without the lock: any flow's will do, here and below */
+	/* A flow that does not leave its pod takes nothing of another's limit. */
+	if (direction == LIMIT_INGRESS && announced->passed_ns + term < now)
+		weight = 0;
+	else /* without the lock: any flow's will do, here and below */
+		state->pause_us = pause_of(flow, rate, sender) / 1000;
 	if (progress == STARTS || is_news(state, flow, weight, now, term)) {
 		bpf_spin_lock(&state->lock);
 		if (progress == STARTS && (!state->fair_bytes_per_s || is_idle(state, &limit, now)))

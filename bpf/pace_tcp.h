@@ -18,16 +18,6 @@ static __always_inline __u32 netns_of(struct bpf_sock_ops *ops)
 	return tcp ? tcp->inet_conn.icsk_inet.sk.__sk_common.skc_net.net->ns.inum : 0;
 }
 
-/* The compiler would make one load at a computed place of several: the verifier refuses that of a context. */
-#define LOAD_FIELD(ops, field)                                                                                         \
-	({                                                                                                             \
-		__u32 loaded;                                                                                          \
-		asm volatile("%0 = *(u32 *)(%1 + %2)"                                                                  \
-			     : "=r"(loaded)                                                                            \
-			     : "r"(ops), "i"(__builtin_offsetof(struct bpf_sock_ops, field)));                         \
-		loaded;                                                                                                \
-	})
-
 static __always_inline void read_addresses(struct bpf_sock_ops *ops, struct ends *ends)
 {
 	if (ops->family == AF_INET) {
@@ -79,7 +69,7 @@ __attribute__((noinline)) int share_of(struct bpf_sock_ops *ops, __u32 ifindex, 
 	/* A bound that the verifier sees. */
 	asm volatile("%0 &= 1" : "+r"(direction));
 	look_at(tcp, announced, &sender);
-	return rate_of(ifindex, direction, &announced->flows[direction], &sender, progress);
+	return rate_of(ifindex, direction, announced, &sender, progress);
 }
 
 static __always_inline void enable_callbacks(struct bpf_sock_ops *ops, int calls)
@@ -122,6 +112,8 @@ static __always_inline void pace(struct bpf_sock_ops *ops, enum progress progres
 		note_own_rate(announced, tcp);
 	announced->is_known = true;
 	announced->is_expecting = false;
+	if (!ends.sender_ifindex) /* the node's own: none of its packets passes pl_from_pod */
+		announced->passed_ns = bpf_ktime_get_ns();
 	if (is_paced_by_sender(&ends))
 		rate = share_of(ops, ends.sender_ifindex, LIMIT_EGRESS, progress);
 	if (is_paced_by_receiver(&ends))

@@ -169,6 +169,25 @@ struct {
 	__type(value, __u32);
 } udp_sockets SEC(".maps");
 
+/* The last announcement to a socket. An upgrade keeps it if the size is the same: with another layout of that size
+ * the map needs another name. */
+struct announced {
+	__u32 rate;                 /* bytes per second */
+	__u32 clamp;                /* segments */
+	__u32 own_rate;             /* SO_MAX_PACING_RATE of the application; UNPACED if it set none */
+	__u16 is_expecting;         /* a limit was announced to it that is not enforced yet */
+	__u16 is_known;             /* own_rate is known */
+	__u64 passed_ns;            /* when a packet of it was on its way to its remote address: see note_passage() */
+	struct flow_share flows[2]; /* by direction */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct announced);
+} paced_sockets SEC(".maps");
+
 static __always_inline struct flow_scratch *find_scratch(void)
 {
 	__u32 only = 0;
@@ -243,6 +262,16 @@ static __always_inline bool same_mac(const __u8 *a, const __u8 *b)
 
 	return left[0] == right[0] && left[1] == right[1] && left[2] == right[2];
 }
+
+/* Of several the compiler would make one load at a computed place: the verifier refuses that of a context or socket. */
+#define LOAD_FIELD(from, field)                                                                                        \
+	({                                                                                                             \
+		__u32 loaded;                                                                                          \
+		asm volatile("%0 = *(u32 *)(%1 + %2)"                                                                  \
+			     : "=r"(loaded)                                                                            \
+			     : "r"(from), "i"(__builtin_offsetof(typeof(*(from)), field)));                            \
+		loaded;                                                                                                \
+	})
 
 /* Copies part of the frame; without a helper call if it is at a constant offset in the packet's linear part. */
 static __always_inline int load(struct __sk_buff *skb, __u32 offset, void *to, __u32 size)

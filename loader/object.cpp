@@ -93,7 +93,7 @@ std::string joined(ProgramNames names) {
 Result<void> keep_paced_sockets(bpf_map *map, const std::string &maps_from) {
     if (maps_from.empty())
         return {};
-    const std::string path = maps_from + "/" PODLANE_PROGRAM_PACE;
+    const std::string path = maps_from + "/" PODLANE_PROGRAM_FROM_POD;
     const Fd running(bpf_obj_get(path.c_str()));
     if (!running)
         return errno == ENOENT ? Result<void>{} : system_error(ErrorCode::bpf, "opening program " + path, errno);
@@ -119,8 +119,6 @@ struct Loading {
 Result<void> load_programs(ProgramNames names, const Loading &to) {
     const auto all = TRY(open_programs(names, to.can));
     TRY(share_maps(all->obj, to.maps));
-    if (bpf_program__autoload(all->progs.pl_pace))
-        TRY(keep_paced_sockets(all->maps.paced_sockets, to.maps_from));
     TRY(load_object(all->obj, "loading " + joined(names)));
     for (const char *name : names)
         TRY(pin(TRY(named_program(all->obj, name)), to.directory, name));
@@ -191,6 +189,7 @@ Result<Owned<maps_bpf>> make_maps(const std::string &directory, const LoadSettin
     set_map_sizes(maps->obj, settings);
     if (!maps_from.empty())
         TRY(reuse_maps(maps->obj, maps_from));
+    TRY(keep_paced_sockets(maps->maps.paced_sockets, maps_from));
     TRY(load_object(maps->obj, "making the maps"));
     TRY(count_unknown(maps->obj));
     TRY(name_netns(directory, TRY(net::own_netns())));

@@ -54,10 +54,16 @@ Result<Fd> load_pace(const std::string &root) {
     if (libbpf_probe_bpf_prog_type(BPF_PROG_TYPE_SOCK_OPS, nullptr) == 0)
         return Fd(); // at little cost, as every ADD with a limit is here then
     LoadSettings settings;
-    TRY(read_constants(TRY(open_program(root, PODLANE_PROGRAM_FROM_POD)).get(), settings));
+    const Fd from_pod = TRY(open_program(root, PODLANE_PROGRAM_FROM_POD));
+    TRY(read_constants(from_pod.get(), settings));
+    const auto sockets = find_program_map(from_pod.get(), "paced_sockets"); // it has no pin
+    if (!sockets)                                                           // programs of before
+        return sockets.error().code == ErrorCode::missing ? Result<Fd>(Fd()) : sockets.error();
     keep_libbpf_log();
     const auto all = TRY(open_programs({PODLANE_PROGRAM_PACE}, settings));
     TRY(reuse_maps(all->obj, live_directory(root)));
+    if (bpf_map__reuse_fd(all->maps.paced_sockets, sockets->fd.get()) != 0)
+        return load_error("sharing map paced_sockets", errno);
     if (auto loaded = load_object(all->obj, "loading " PODLANE_PROGRAM_PACE); !loaded)
         return is_transient(loaded.error().system_errno) ? std::move(loaded).error() : Result<Fd>(Fd());
     const int program = bpf_program__fd(all->progs.pl_pace);

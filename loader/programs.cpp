@@ -26,7 +26,6 @@ Result<Owned<programs_bpf>> open_programs(ProgramNames names, const LoadSettings
         const std::string_view name = bpf_program__name(program);
         bpf_program__set_autoload(program, std::ranges::find(names, name) != names.end());
     }
-    bpf_map__set_autocreate(all->maps.paced_sockets, bpf_program__autoload(all->progs.pl_pace));
     return all;
 }
 

@@ -191,6 +191,15 @@ TEST_F(Limit, AcknowledgementsTakeWhatOthersLeave) {
     EXPECT_GT(state(node().pod).small_free_at_ns, before);
 }
 
+// All of it is headers, and as large as a frame of data.
+TEST_F(Limit, ALargeFrameIsNoAcknowledgement) {
+    limit(node().pod, 0, kRate);
+    for (const std::uint8_t units : {std::uint8_t{2}, std::uint8_t{100}}) {
+        const Bytes sent = from_pod() / to_peer6() / Extension{60, units} / Tcp{.flags = kAck};
+        expect_behind(sent, units == 2 ? REASON_HOST_OPTIONS : REASON_DROP_EGRESS_LIMIT, 200 * kMs, 20 * kMs);
+    }
+}
+
 TEST_F(Limit, SmallIsUpToItsLength) {
     const auto sized = [](std::size_t length) -> Bytes {
         return from_pod() / to_peer4() / Udp{} / bytes(length - 42); // of Ethernet, IPv4 and UDP

@@ -26,18 +26,22 @@ static __always_inline bool may_bypass(struct nf_conn___podlane *ct, struct net_
 					   (net->ct.nf_ct_proto.tcp.tcp_be_liberal || how & IS_CACHED));
 }
 
-/* The kernel counts jiffies and takes milliseconds: the length of a second is read back from a time-out of 1000 s. */
-static __always_inline void set_timeout(struct nf_conn___podlane *ct, __u32 now, __u32 timeout, __u32 least_ms)
+/*
+ * The kernel counts jiffies and takes milliseconds: the length of a second is read back from a time-out of 1000 s. If
+ * that is none of what kernels have, another CPU has set the time-out meanwhile, and after this one.
+ */
+static __always_inline void set_timeout(struct nf_conn___podlane *ct, __u32 now, __u32 timeout, __u32 more_ms)
 {
-	__u32 hz, ms;
+	__u32 hz;
+	__u64 ms;
 
 	if (tracing || bpf_ct_change_timeout(ct, 1000 * 1000))
 		return;
 	hz = (ct->timeout - now + 500) / 1000;
-	if (!hz)
+	if (hz != 100 && hz != 250 && hz != 300 && hz != 500 && hz != 1000)
 		return;
-	ms = (__u64)timeout * 1000 / hz;
-	bpf_ct_change_timeout(ct, ms < least_ms ? least_ms : ms);
+	ms = (__u64)timeout * 1000 / hz + more_ms;
+	bpf_ct_change_timeout(ct, ms < 0x7fffffff ? ms : 0x7fffffff);
 }
 
 static __always_inline void shorten_timeout(struct nf_conn___podlane *ct, __u32 most)
@@ -49,21 +53,19 @@ static __always_inline void shorten_timeout(struct nf_conn___podlane *ct, __u32 
 }
 
 /*
- * Gives the entry the time-out that a packet on the slow path would have given it, but `least_ms`; `is_silent`: the
- * peer of a TCP connection acknowledges nothing.
+ * Gives the entry the time-out that the last packet before the next query would give it on the slow path. `is_silent`:
+ * the peer of a TCP connection acknowledges nothing.
  */
 static __always_inline void renew_timeout(struct nf_conn___podlane *ct, struct net___podlane *net, __u8 protocol,
-					  bool is_silent, __u32 least_ms)
+					  bool is_silent)
 {
 	__u32 full = protocol == IPPROTO_TCP ? net->ct.nf_ct_proto.tcp.timeouts[CT_TCP_ESTABLISHED]
 					     : net->ct.nf_ct_proto.udp.timeouts[CT_UDP_REPLIED];
 	__u32 unacknowledged = net->ct.nf_ct_proto.tcp.timeouts[CT_TCP_UNACKNOWLEDGED];
-	__u32 now = bpf_jiffies64(), left = ct->timeout - now;
 
 	if (is_silent && unacknowledged < full)
 		full = unacknowledged;
-	if (left < full - full / 8 || full < least_ms /* or fewer jiffies */ || (is_silent && left > full))
-		set_timeout(ct, now, full, least_ms);
+	set_timeout(ct, bpf_jiffies64(), full, confirm_ns / 1000000);
 }
 
 static __always_inline struct ip_addr ct_address(const union nf_inet_addr___podlane *from, bool is_ipv4)
@@ -111,6 +113,16 @@ static __always_inline struct nf_conn___podlane *find_connection(struct __sk_buf
 	make_tuple(key, is_ipv4, &work->tuple);
 	return bpf_skb_ct_lookup(skb, &work->tuple, is_ipv4 ? sizeof(work->tuple.ipv4) : sizeof(work->tuple.ipv6), opts,
 				 sizeof(*opts));
+}
+
+/* Whether conntrack has no entry of the flow in the scratch area: it makes none of an end, and translates none. */
+static __always_inline bool is_lost(struct __sk_buff *skb, struct flow_scratch *work)
+{
+	struct nf_conn___podlane *ct = find_connection(skb, work, &work->key);
+
+	if (ct)
+		bpf_ct_release(ct);
+	return !ct && work->opts.error == -ENOENT;
 }
 
 /*
@@ -184,7 +196,8 @@ static __always_inline int query_conntrack(struct __sk_buff *skb, struct flow_sc
 		read_translation(&ct->tuplehash[1].tuple, is_ipv4, &work->flow);
 	if (good) {
 		work->origin = origin_of(ct, work);
-		renew_timeout(ct, net, protocol, how & PEER_IS_SILENT, 2 * confirm_ns / 1000000);
+		if (!(how & READ_ONLY))
+			renew_timeout(ct, net, protocol, how & PEER_IS_SILENT);
 	}
 	bpf_ct_release(ct);
 	if (another)

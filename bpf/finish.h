@@ -96,14 +96,14 @@ static __always_inline bool has_remote(struct bpf_sock *socket, const struct ip_
  */
 static __always_inline void note_passage(struct __sk_buff *skb)
 {
-	struct flow_scratch *work = find_scratch();
 	struct bpf_sock *socket = skb->sk;
 	struct announced *announced;
+	struct flow_scratch *work;
 
 	socket = socket ? bpf_sk_fullsock(socket) : 0;
 	announced = socket ? bpf_sk_storage_get(&paced_sockets, socket, 0, 0) : 0;
-	if (announced && work && parsed_packet(work)->hop_limit > 1 &&
-	    has_remote(socket, &parsed_packet(work)->ip.destination))
+	work = announced ? find_scratch() : 0;
+	if (work && parsed_packet(work)->hop_limit > 1 && has_remote(socket, &parsed_packet(work)->ip.destination))
 		announced->passed_ns = bpf_ktime_get_ns();
 }
 
@@ -111,12 +111,13 @@ static __always_inline void note_passage(struct __sk_buff *skb)
  * Counts the packet, and notifies a watcher. Returns whether it is dropped. Not inlined: the verifier checks it once,
  * and not for each reason.
  */
-__attribute__((noinline)) int report_end(struct __sk_buff *skb, __u32 reason, __u32 is_egress, __u32 received_by)
+__attribute__((noinline)) int report_end(struct __sk_buff *skb, __u32 reason, __u32 is_egress, __u32 received_by,
+					 __u32 receiver_flags)
 {
 	bool is_dropped = is_drop(reason);
 	struct watch *watch;
 
-	if (!is_egress && !is_dropped && !tracing)
+	if (!is_egress && receiver_flags & INTERFACE_LIMIT_INGRESS && !is_dropped && !tracing)
 		note_passage(skb);
 	count(reason == REASON_DROP_UNKNOWN_ENDPOINT ? 0 : skb->ifindex, reason, skb->len);
 	if (received_by && reason == REASON_SENT_DIRECT)
@@ -134,5 +135,8 @@ static __always_inline int finish(struct packet *p, enum reason reason)
 	/* Packets with an EDT are counted by to_pod when they leave the qdisc. */
 	__u32 received_by = p->receiver && !p->is_edt ? p->receiver->ifindex : 0;
 
-	return report_end(p->skb, reason, p->is_egress, received_by) ? TC_ACT_SHOT : p->verdict;
+	/* If it is not known here, it may be limited. */
+	__u32 receiver_flags = p->receiver ? p->receiver->flags : INTERFACE_LIMIT_INGRESS;
+
+	return report_end(p->skb, reason, p->is_egress, received_by, receiver_flags) ? TC_ACT_SHOT : p->verdict;
 }

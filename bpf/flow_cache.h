@@ -3,12 +3,16 @@
 #pragma once
 
 #include "bpf/conntrack.h"
+#include "bpf/direct.h"
 #include "bpf/fib.h"
 #include "bpf/forwarded.h"
 #include "bpf/tables.h"
 
 /* So many times confirm_ns a peer may be silent while it is sent to. */
 #define SILENT_CONFIRMATIONS 10
+
+/* In confirmed_ns, whose last bit says nothing: conntrack has lost the entry, and the connection ends by the cache. */
+#define FLOW_LOST 1ULL
 
 /* Of the flow in the scratch area: the key of the other direction. */
 static __always_inline struct flow_key *find_other_key(struct flow_scratch *work)
@@ -174,7 +178,7 @@ static __always_inline int learn_flow(struct __sk_buff *skb, struct flow_scratch
 		leave_as_is(work, 0);
 	if (!verdict || how & READ_ONLY)
 		return verdict;
-	flow->confirmed_ns = now;
+	flow->confirmed_ns = now & ~FLOW_LOST;
 	if (!is_cached)
 		flow->since_ns = now;
 	flow->flags = verdict == FOLLOW_UNTRACKED ? FLOW_UNTRACKED : hash;
@@ -202,6 +206,39 @@ static __always_inline bool holds(const struct flow *flow, __u64 now, __u32 how)
 	return !(flow->flags & FLOW_UNTRACKED) || (how & (MAY_BE_UNTRACKED | TCP_SYN)) == MAY_BE_UNTRACKED;
 }
 
+/*
+ * Whether an end of the flow in the scratch area, of which conntrack has no entry, goes where the packets before it
+ * went. Its answers do as well, but only so long: conntrack's entry may have been deleted to end the connection.
+ */
+static __always_inline bool may_end(struct flow_scratch *work, struct flow *known, __u64 now)
+{
+	__u64 age_ns = now - known->confirmed_ns;
+	struct flow *other;
+
+	if (known->flags & FLOW_UNTRACKED)
+		return false;
+	if (known->confirmed_ns & FLOW_LOST || tracing)
+		return age_ns < confirm_ns;
+	if (age_ns >= 2 * confirm_ns)
+		return false;
+	known->confirmed_ns = now | FLOW_LOST;
+	other = map_find(&flows_v2, find_other_key(work));
+	if (other && other->check == flow_check(&work->other))
+		other->confirmed_ns = known->confirmed_ns;
+	return true;
+}
+
+/* An end that arrives by an uplink. */
+static __always_inline int follow_lost(struct __sk_buff *skb, struct flow_scratch *work)
+{
+	struct flow *known = work->opts.error == -ENOENT ? map_find(&flows_v2, &work->key) : 0;
+
+	if (!known || known->check != flow_check(&work->key) || known->ifindex != skb->ifindex)
+		return leave_as_is(work, 0);
+	work->flow = *known;
+	return may_end(work, known, bpf_ktime_get_ns()) ? result_of(&work->flow, skb->ifindex) : leave_as_is(work, 0);
+}
+
 /* The window of the sender, for judge_end(). UDP has no window. */
 static __always_inline void note_window(struct flow *known, struct flow_scratch *work)
 {
@@ -213,8 +250,9 @@ static __always_inline void note_window(struct flow *known, struct flow_scratch 
 
 /*
  * Looks up the flow whose key is in the scratch area, and leaves its translation there. Packets that open or close a
- * connection take the slow path, so that conntrack follows its states; the entries of both directions go with them.
- * A global function: the verifier checks it once.
+ * connection take the slow path, so that conntrack follows its states; the entries of both directions go with them. An
+ * end of a connection whose entry is lost goes where the packets before it went. A global function: the verifier checks
+ * it once.
  */
 __attribute__((noinline)) int follow(struct __sk_buff *skb, __u32 how)
 {
@@ -234,11 +272,13 @@ __attribute__((noinline)) int follow(struct __sk_buff *skb, __u32 how)
 		work->flow = *known;
 		if (work->flow.check != flow_check(&work->key))
 			return leave_as_is(work, 0);
+		is_cached = work->flow.ifindex == skb->ifindex;
 		if (changes_state && !(work->flow.flags & FLOW_UNTRACKED)) {
+			if (is_cached && !(how & TCP_SYN) && is_lost(skb, work) && may_end(work, known, now))
+				return result_of(&work->flow, skb->ifindex);
 			forget_flow(work);
 			return leave_as_is(work, FOLLOW_FORGOTTEN);
 		}
-		is_cached = work->flow.ifindex == skb->ifindex;
 		if (is_cached && holds(&work->flow, now, how)) {
 			note_window(known, work);
 			return result_of(&work->flow, skb->ifindex);
@@ -250,37 +290,6 @@ __attribute__((noinline)) int follow(struct __sk_buff *skb, __u32 how)
 	if (!result && is_cached)
 		map_remove(&flows_v2, &work->key);
 	return result;
-}
-
-/* Above the flags of an untracked flow: ifindex of the uplink by which its replies have come, 0: none yet. */
-#define FLOW_UPLINK_SHIFT 8
-
-enum reply {
-	REPLY_NONE = 0,
-	REPLY_UNCHECKED, /* nothing has shown yet that the source is reached by this uplink */
-	REPLY_CHECKED,
-};
-
-/*
- * Whether the pod has sent packets of this flow, whose key is in the scratch area, on the fast path: they are cached.
- * `is_checked` notes that replies may come by this uplink, until conntrack is queried again.
- */
-__attribute__((noinline)) int find_reply(struct __sk_buff *skb, __u32 is_checked)
-{
-	const __u32 by_uplink = FLOW_UNTRACKED | skb->ifindex << FLOW_UPLINK_SHIFT;
-	struct flow_scratch *work = find_scratch();
-	struct flow *sent;
-
-	if (!work)
-		return REPLY_NONE;
-	reverse_key(&work->key, &work->other);
-	sent = map_find(&flows_v2, &work->other);
-	if (!sent || sent->check != flow_check(&work->other) || !(sent->flags & FLOW_UNTRACKED) ||
-	    bpf_ktime_get_ns() - sent->confirmed_ns >= confirm_ns)
-		return REPLY_NONE;
-	if (is_checked && !tracing)
-		sent->flags = by_uplink;
-	return sent->flags == by_uplink ? REPLY_CHECKED : REPLY_UNCHECKED;
 }
 
 static __always_inline void forget_key(void)
@@ -296,41 +305,6 @@ static __always_inline bool can_be_queried(struct packet *p)
 {
 	return has_conntrack && !p->detour && p->has_flow &&
 	       (p->flow.protocol == IPPROTO_TCP || p->flow.protocol == IPPROTO_UDP);
-}
-
-/*
- * Whether first packets from or to the pod may be direct. UDP of containers with several interfaces goes through the
- * host stack: pl_to_pod caches which address a request is for, and the reply of an unbound socket leaves from it.
- */
-static __always_inline bool may_be_direct(const struct address *pod, __u8 protocol)
-{
-	return pod->flags & INTERFACE_FIRST_DIRECT && !(protocol == IPPROTO_UDP && pod->flags & INTERFACE_PEERS);
-}
-
-/*
- * firstPacket: direct. MAY_BE_UNTRACKED if the flow in the scratch area is between two pods that want it, from the
- * sender's own address. Other nodes' pods are known by the cluster's ranges. A global function: the verifier checks it
- * once.
- */
-__attribute__((noinline)) int may_be_untracked(struct __sk_buff *skb, __u32 network)
-{
-	struct address_key key = {.network = network};
-	struct cluster_cidr_key range = {.prefixlen = 160, .network = bpf_htonl(network)};
-	struct flow_scratch *work = find_scratch();
-	struct address *owner;
-
-	if (!work)
-		return 0;
-	key.addr = work->key.source;
-	owner = map_find(&addresses_v1, &key);
-	if (!owner || owner->ifindex != skb->ifindex || !may_be_direct(owner, work->key.protocol))
-		return 0;
-	key.addr = work->key.destination;
-	owner = map_find(&addresses_v1, &key);
-	if (owner)
-		return may_be_direct(owner, work->key.protocol) ? MAY_BE_UNTRACKED : 0;
-	range.addr = work->key.destination;
-	return prefix_value_for(map_find(&cluster_cidr_v1, &range), &range.addr) ? MAY_BE_UNTRACKED : 0;
 }
 
 /* The packet goes where the translation in the scratch area leads. */

@@ -38,39 +38,12 @@ static __always_inline void set_key(const struct packet *p, struct flow_key *key
 	key->protocol = p->flow.protocol;
 }
 
-/* In the reserved byte of a key of forwarded_v2: the entry says by which uplink the host stack sends this tuple. */
-#define LEFT_BY 1
+/* The last bits of at_ns, which needs none so fine, say by which interface the packet left. */
+#define LEFT_BY_MASK 0xffffULL
 
-/* The tuple is in work->other. */
-static __always_inline struct forwarded *find_left(struct flow_scratch *work)
+static __always_inline bool has_left_by(const struct forwarded *last, __u32 ifindex)
 {
-	struct forwarded *left;
-
-	work->other.reserved[0] = LEFT_BY;
-	left = find_forwarded(&work->other);
-	work->other.reserved[0] = 0;
-	return left;
-}
-
-/* The packet in the scratch area leaves the host stack by this uplink. A global function: the verifier checks it once.
- */
-__attribute__((noinline)) int note_left(struct __sk_buff *skb)
-{
-	struct flow_scratch *work = find_scratch();
-	struct forwarded *last, now = {.came_by = skb->ifindex};
-
-	if (!work)
-		return 0;
-	set_key(parsed_packet(work), &work->other, FROM_POD);
-	last = find_left(work);
-	if (last && last->came_by == now.came_by)
-		return 0;
-	now.at_ns = bpf_ktime_get_ns();
-	now.check = flow_check(&work->other);
-	work->other.reserved[0] = LEFT_BY;
-	map_insert(&forwarded_v2, &work->other, &now, BPF_ANY);
-	work->other.reserved[0] = 0;
-	return 0;
+	return ((last->at_ns ^ ifindex) & LEFT_BY_MASK) == 0;
 }
 
 static __always_inline void forget_untracked(const struct flow_key *key)
@@ -102,7 +75,7 @@ static __always_inline void note_forwarded(struct packet *p, enum direction from
 	}
 	if (p->detour)
 		return;
-	now.at_ns = bpf_ktime_get_ns();
+	now.at_ns = ((bpf_ktime_get_ns() - LEFT_BY_MASK) & ~LEFT_BY_MASK) | (p->skb->ifindex & LEFT_BY_MASK);
 	now.check = flow_check(&key);
 	work = find_scratch();
 	if (work)

@@ -145,24 +145,29 @@ static __always_inline int find_egress_route_path(struct packet *p)
 	return 0;
 }
 
-/* From pods of other nodes: not of a connection that the host stack knows. Nothing is cached. */
+/*
+ * From pods of other nodes: not of a connection that the host stack knows. Errors come from routers as well: what
+ * counts is that the pod has sent what they are about. Nothing is cached.
+ */
 static __always_inline int find_direct_path(struct packet *p)
 {
 	int reply;
 
-	if (!may_be_direct(p->receiver, p->ip.protocol) || !can_be_queried(p) || !in_cluster(p, &p->ip.source))
+	if (!may_be_direct(p->receiver, p->ip.protocol) || !can_be_queried(p) ||
+	    !(p->is_icmp_error || in_cluster(p, &p->ip.source)))
 		return REASON_HOST_UNCONFIRMED;
-	reply = find_reply(p->skb, false);
-	if (reply == REPLY_CHECKED && !p->is_icmp_error)
+	reply = find_reply(p->skb, p->is_icmp_error ? REPLY_ERROR : REPLY_NONE);
+	if (reply == REPLY_CHECKED)
 		return 0;
-	if (reply == REPLY_NONE && !(follow(p->skb, p->tcp_flags | MAY_BE_UNTRACKED | READ_ONLY) & FOLLOW_UNTRACKED))
+	if (reply == REPLY_NONE &&
+	    (p->is_icmp_error || !(follow(p->skb, p->tcp_flags | MAY_BE_UNTRACKED | READ_ONLY) & FOLLOW_UNTRACKED)))
 		return REASON_HOST_UNCONFIRMED;
 	if (is_refused_source(p, true))
 		return REASON_HOST_SOURCE_LOCAL;
 	if (!leads_to_receiver(p))
 		return REASON_HOST_NO_ROUTE;
-	if (reply == REPLY_UNCHECKED && !p->is_icmp_error)
-		find_reply(p->skb, true);
+	if (reply == REPLY_UNCHECKED)
+		find_reply(p->skb, REPLY_CHECKED);
 	return 0;
 }
 

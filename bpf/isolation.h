@@ -254,7 +254,9 @@ static __always_inline int check_arriving(struct packet *p)
 {
 	if (may_arrive(p))
 		return 0;
-	end_refused(p->skb);
+	if (p->skb->ingress_ifindex ||
+	    p->protocol != ETH_P_IPV6) /* others of its connection may be let in: see above */
+		end_refused(p->skb);
 	return REASON_DROP_ISOLATION;
 }
 

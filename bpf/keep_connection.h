@@ -21,6 +21,7 @@ __attribute__((noinline)) int renew_connection(struct __sk_buff *skb, __u32 has_
 	struct nf_conn___podlane *ct;
 	struct net___podlane *net;
 	const struct flow *other;
+	__u32 full;
 
 	if (!has_conntrack || !work || (can_read_kernel && ctinfo_of(skb) == CTINFO_NONE))
 		return 0;
@@ -36,10 +37,11 @@ __attribute__((noinline)) int renew_connection(struct __sk_buff *skb, __u32 has_
 	net = ct->ct_net.net;
 	asm volatile("" : "+r"(net));
 	if ((ct->status & (settled | CT_DYING)) == settled && ct->proto.tcp.state == CT_TCP_ESTABLISHED) {
+		full = net->ct.nf_ct_proto.tcp.timeouts[CT_TCP_ESTABLISHED];
 		if (is_reset)
 			shorten_timeout(ct, net->ct.nf_ct_proto.tcp.timeouts[CT_TCP_CLOSE]);
-		else
-			renew_timeout(ct, net, IPPROTO_TCP, false, 0);
+		else if (ct->timeout - (__u32)bpf_jiffies64() < full - full / 8)
+			renew_timeout(ct, net, IPPROTO_TCP, false);
 	}
 	bpf_ct_release(ct);
 	return 0;

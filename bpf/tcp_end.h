@@ -272,8 +272,10 @@ __attribute__((noinline)) int judge_end(struct __sk_buff *skb)
 
 	if (!has_conntrack || !work || !uplink)
 		return 0;
-	if (!read_end_of(skb, parsed_packet(work), &work->end) || !query_end(skb, work, &end))
+	if (!read_end_of(skb, parsed_packet(work), &work->end))
 		return leave_as_is(work, 0);
+	if (!query_end(skb, work, &end))
+		return follow_lost(skb, work);
 	known = map_find(&flows_v2, &work->key);
 	if (known && known->check != flow_check(&work->key))
 		known = 0;

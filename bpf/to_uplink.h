@@ -61,12 +61,8 @@ static __always_inline int cache_sender_path(struct packet *p)
 		return REASON_UPLINK_SENT_HOST;
 	sender = find_endpoint(p, &p->flow.local);
 	note_forwarded(p, FROM_POD, sender && sender->flags & INTERFACE_FIRST_DIRECT);
-	if (is_from_fast_pod(p)) {
+	if (is_from_fast_pod(p))
 		keep_connection(p, FROM_POD);
-		/* A source that the host stack has translated. */
-		if (!sender && !p->detour && !p->is_icmp_error)
-			note_left(p->skb);
-	}
 	if (sender && sender->flags & (INTERFACE_EGRESS_ROUTE | INTERFACE_PEERS)) {
 		p->flow.ifindex = sender->ifindex;
 		cache_host_path(p);

@@ -84,7 +84,7 @@ __attribute__((noinline)) int leaves_by_default_route(struct __sk_buff *skb, __u
 	return same_addr((struct ip_addr *)fib.ipv6_dst, &work->other.source) || fib.ipv6_dst[3] == NOBODY;
 }
 
-/* Whether the kernel chooses the route of the flow in the scratch area by its ports: of each hash, by other ones. */
+/* Whether the kernel chooses the route of the flow in the scratch area by its ports: by others, by chance. */
 static __always_inline bool has_equal_routes(struct __sk_buff *skb, struct flow_scratch *work)
 {
 	struct bpf_fib_lookup fib;
@@ -92,8 +92,8 @@ static __always_inline bool has_equal_routes(struct __sk_buff *skb, struct flow_
 
 #pragma unroll /* the verifier of 6.1 takes no loop that begins behind its body */
 	for (__u32 i = 0; i < 4; i++) {
-		query_flow(skb, work, &work->flow.destination,
-			   work->key.source_port ^ (__u16)(skb->hash >> 4 * i) * !!i, &fib);
+		query_flow(skb, work, &work->flow.destination, i ? (__u16)bpf_get_prandom_u32() : work->key.source_port,
+			   &fib);
 		/* In the place of a next hop, if the kernel knows none, is the destination. */
 		hop = fib.ipv6_dst[0] ^ fib.ipv6_dst[1] ^ fib.ipv6_dst[2] ^ fib.ipv6_dst[3] ^ fib.ifindex << 12;
 		first = i ? first : hop;
@@ -129,22 +129,22 @@ __attribute__((noinline)) int is_rehashed(struct __sk_buff *skb)
 }
 
 /*
- * The host stack ends a masqueraded connection whose packets would leave by another interface than before, because its
- * source address is that of the former; and of several routes it may choose another one than a program's query. Which
- * uplink it takes, to_uplink has seen. A global function: the verifier checks it once.
+ * Whether the host stack sends the flow in the scratch area by this uplink, or, by a hash, might. By the packet's mark
+ * it may choose another one than a program's query. It ends a masqueraded connection whose packets would leave by
+ * another interface than before, because its source address is that of the former. Which uplink it takes, to_uplink has
+ * seen. A global function: the verifier checks it once.
  */
-__attribute__((noinline)) int is_way_of_host(__u32 ifindex)
+__attribute__((noinline)) int is_way_of_host(struct __sk_buff *skb, __u32 ifindex)
 {
 	struct flow_scratch *work = find_scratch();
 	const struct forwarded *left;
 
 	if (!work)
 		return 0;
-	if (same_addr(&work->key.source, &work->flow.source))
+	left = find_forwarded(find_translated_key(work));
+	if (left && left->came_by == skb->ifindex && has_left_by(left, ifindex))
 		return 1;
-	find_translated_key(work);
-	left = find_left(work);
-	return left && left->came_by == ifindex;
+	return same_addr(&work->key.source, &work->flow.source) && (!left || has_equal_routes(skb, work));
 }
 
 static __always_inline int send_to_uplink(struct packet *p)
@@ -171,7 +171,7 @@ static __always_inline int send_to_uplink(struct packet *p)
 		if (leaves_by_default_route(p->skb, ifindex))
 			return REASON_HOST_UNCONFIRMED;
 	}
-	if (p->follow & FOLLOW_QUERIED && !is_way_of_host(ifindex)) {
+	if (p->follow & FOLLOW_QUERIED && !is_way_of_host(p->skb, ifindex)) {
 		forget_key();
 		return REASON_HOST_UNCONFIRMED;
 	}

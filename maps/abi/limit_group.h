@@ -181,7 +181,7 @@ ABI_INLINE void answer_report(struct limit_state *group, const struct limit *lim
 	backlog = backlog_of(group->free_at_ns, limit, report->now);
 	/* Guarantees leave nothing to make up for an excess over the rate: a part of what adds to it is forgiven. */
 	backlog += cost - cost / 32 * ((2 * limit->target_ns - backlog) >> 63);
-	backlog = smaller(backlog, limit->horizon_ns * 4);
+	backlog = smaller(backlog, smaller(limit->horizon_ns * 4, longest_backlog(limit)));
 	group->free_at_ns = report->now + backlog;
 	group->window_charged_ns += cost;
 	group->bytes += report->bytes;

@@ -94,6 +94,29 @@ TEST_P(EqualRoutes, ARetransmissionByAnOnlyRouteStaysOnTheFastPath) {
     EXPECT_GT(sent_fast(), before);
 }
 
+// By another uplink than without the mark, which a program's query does not know.
+TEST_P(EqualRoutes, WhatAMarkSendsByAnotherUplinkStaysOnTheSlowPath) {
+    lab_->node().run(ip_command() + " route replace " + to_string(server_addr()) + " via " + addr_on("1", "1") +
+                     " dev up1");
+    lab_->node().run(ip_command() + " route add " + to_string(server_addr()) + " via " + addr_on("2", "1") +
+                     " dev up2 table 77");
+    lab_->node().run(ip_command() + " rule add fwmark 7 lookup 77");
+    lab_->node().run("sysctl -qw net.ipv4.conf.up2.rp_filter=0 net.ipv4.conf.all.rp_filter=0");
+    lab_->node().run((ipv4() ? "iptables" : "ip6tables") + std::string(" -w -t mangle -A PREROUTING -p tcp --dport 8") +
+                     " -j MARK --set-mark 7");
+    const EchoServer marked(far_->ns(), ipv4(), 8);
+    const Fd plain = call();
+    ASSERT_TRUE(wait_until([&] { return answered(plain) && sent_fast() > 0; }));
+    const auto before = sent_fast();
+    const Fd socket = connected(pod_.ns(), Transport::tcp, {server_addr(), 8});
+    for (int i = 0; i < 50; ++i) {
+        ASSERT_TRUE(answered(socket));
+        std::this_thread::sleep_for(std::chrono::milliseconds(30)); // until after the next query
+    }
+    EXPECT_EQ(sent_fast(), before);
+    ASSERT_TRUE(answered(plain));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, EqualRoutes, lab_parameters(), lab_parameter_name);
 
 } // namespace

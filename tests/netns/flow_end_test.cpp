@@ -143,10 +143,25 @@ TEST_P(FlowEnd, ABusyConnectionNeverExpiresAndAnIdleOneDoes) {
     expect_fast_for(std::chrono::seconds(6), clients);
     for (const Fd &client : clients) {
         ASSERT_TRUE(entry(client));
-        EXPECT_LE(entry(client)->seconds, 4U);
+        EXPECT_LE(entry(client)->seconds, 5U);
     }
     for (const Fd &client : clients)
         EXPECT_TRUE(wait_until([&] { return !entry(client); }));
+}
+
+// The entry lives as long after the connection's last packet as it would with all packets on the slow path.
+TEST_P(FlowEnd, ABusyConnectionHasTheWholeTimeOut) {
+    const EchoServer server = serve_echo();
+    set("tcp_timeout_established", "80");
+    set("udp_timeout_stream", "80");
+    const std::array<Fd, 2> clients = {connected(cluster_ip()), connected(cluster_ip(), Transport::udp)};
+    expect_fast_for(std::chrono::seconds(4), clients);
+    for (const Fd &client : clients) {
+        ASSERT_TRUE(is_fast(client));
+        ASSERT_TRUE(entry(client));
+        EXPECT_GE(entry(client)->seconds, 79U);
+        EXPECT_LE(entry(client)->seconds, 81U);
+    }
 }
 
 // Nor if the node gives it less time than there is between two queries.
@@ -236,6 +251,62 @@ TEST_P(FlowEnd, PoliciesOfIpsecThatComeLaterHoldInBothDirections) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Netns, FlowEnd, lab_parameters(), lab_parameter_name);
+
+// Whose next query is far.
+class LostEntry : public FlowEnd {
+  protected:
+    void prepare() override {
+        client_ = add_pod({{"confirmIntervalMs", 10000}});
+        server_ = add_pod({{"confirmIntervalMs", 10000}});
+        (void)must_run(lab_->outside(), words("ip route add " + pod_range() + " via " + to_string(node_addr())));
+        rule("-A FORWARD -m conntrack --ctstate INVALID -j DROP");
+    }
+    // Established ones of the server.
+    [[nodiscard]] bool has_connections() const { return !server_.container->run("ss -tnH state established").empty(); }
+    // By a pod and by an uplink.
+    [[nodiscard]] std::array<Fd, 2> fast_connections() {
+        std::array<Fd, 2> both = {connected(cluster_ip()),
+                                  test::connected(lab_->outside(), Transport::tcp, {addr(server_), kBackendPort})};
+        for (const Fd &one : both) {
+            EXPECT_EQ(transfer(one, 1 << 20), 0);
+            EXPECT_TRUE(wait_until([&, before = lab_->count(server_, REASON_HOST_UNCONFIRMED)] {
+                return answered(one) && lab_->count(server_, REASON_HOST_UNCONFIRMED) == before;
+            }));
+        }
+        return both;
+    }
+    void lose_entries() {
+        for (const Tracked &one : tracked(lab_->node().ns()))
+            (void)delete_tracked(lab_->node().ns(), one);
+    }
+};
+
+// conntrack makes no entry of an end, and calls it invalid.
+TEST_P(LostEntry, AFinArrivesAndItsAnswerToo) {
+    const EchoServer server = serve_echo();
+    const std::array<Fd, 2> clients = fast_connections();
+    lose_entries();
+    for (const Fd &client : clients) {
+        ASSERT_EQ(shutdown(client.get(), SHUT_WR), 0);
+        EXPECT_TRUE(wait_until([&] { return recv(client.get(), nullptr, 0, MSG_DONTWAIT | MSG_TRUNC) == 0; }));
+    }
+    EXPECT_FALSE(has_connections());
+}
+
+TEST_P(LostEntry, AResetArrives) {
+    const EchoServer server = serve_echo();
+    std::array<Fd, 2> clients = fast_connections();
+    ASSERT_TRUE(has_connections());
+    lose_entries();
+    for (Fd &client : clients) {
+        const linger now{1, 0};
+        setsockopt(client.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
+        client.reset();
+    }
+    EXPECT_TRUE(wait_until([&] { return !has_connections(); }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Netns, LostEntry, lab_parameters(), lab_parameter_name);
 
 class SilentPeer : public FlowEnd {
   protected:

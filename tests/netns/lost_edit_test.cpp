@@ -75,6 +75,11 @@ TEST_F(LostEditTest, PodlanectlTakesTheStateDirOfTheNetworks) {
     write("20-other.conflist", node_.config());
     EXPECT_THAT(node_.podlanectl("doctor" + with).out, HasSubstr("if the configuration has another stateDir"));
     EXPECT_THAT(del(*made.container, keys), succeeds());
+    fs::remove(conf + "/20-other.conflist");
+    const Pod former = make(); // before the edit
+    fs::remove_all(node_.bpffs());
+    EXPECT_THAT(node_.podlanectl("doctor" + with).out, HasSubstr("has lost its entries"));
+    EXPECT_THAT(del(*former.container), succeeds());
     EXPECT_EQ(everything(), before_);
 }
 

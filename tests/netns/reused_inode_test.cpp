@@ -120,7 +120,7 @@ class ReusedContainerTest : public testing::Test {
         return true;
     }
     [[nodiscard]] std::string routing() const {
-        return foreign_->run("ip rule") + foreign_->run("ip -6 rule") + foreign_->run("ip route show table all");
+        return foreign_->run("ip rule") + foreign_->run("ip -6 rule") + foreign_->run("ip -4 route show table all");
     }
 
     SourceLab lab_;

@@ -193,7 +193,9 @@ class Model : private FrameReader {
         if (found == sender_.flows.end())
             return nullptr;
         out.ends_flow = !found->is_direct && protocol_ == IPPROTO_TCP && (frame_[l4_ + 13] & 7U) != 0;
-        if (out.ends_flow || !is_header_right() || sender_.is_left_to_bridge ||
+        // conntrack knows none of the flows: FIN and RST go where the packets before them went.
+        const bool opens = out.ends_flow && (frame_[l4_ + 13] & 2U) != 0;
+        if (opens || !is_header_right() || sender_.is_left_to_bridge ||
             is_one_of(sender_.isolated, found->new_destination) || hops_ <= 1 || largest() > found->receiver_mtu ||
             !std::ranges::equal(std::span(frame_).first(6), sender_.gateway))
             return nullptr;

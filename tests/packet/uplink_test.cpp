@@ -226,6 +226,23 @@ TEST_F(Uplink, NobodyWritesTheFlowCacheBySendingPackets) {
     EXPECT_EQ(require(node().paths().keys()).size(), 0U);
 }
 
+// firstPacket: direct. From any router, but about nothing that the pod has not sent.
+TEST_F(Uplink, ErrorsAboutWhatThePodSentAreDelivered) {
+    resolve_next_hops();
+    const auto expect_error = [&](const char *source, std::uint16_t port, reason why) {
+        expect({source,
+                arriving() / Ipv4{ip(source), pod4()} / Icmp{.type = 3} / Frame(Ipv4{pod4(), kRemote}.layer()) /
+                    Udp{40000, port},
+                why, in()});
+    };
+    expect_error("198.51.99.1", 53, REASON_HOST_UNCONFIRMED);
+    expect({"sent", from_pod() / Ipv4{pod4(), kRemote} / Udp{40000, 53}, REASON_SENT_UPLINK});
+    expect_error("198.51.99.1", 53, REASON_UPLINK_DELIVERED);
+    expect_error("198.51.99.1", 54, REASON_HOST_UNCONFIRMED);
+    expect_error("198.18.2.9", 53, REASON_UPLINK_DELIVERED);
+    expect_error("198.18.4.9", 53, REASON_HOST_SOURCE_LOCAL); // of a blackhole
+}
+
 TEST_F(Uplink, UdpToContainersWithSeveralInterfacesIsTheHosts) {
     node().put_with(node().pod, INTERFACE_PEERS);
     const Ipv4 to_pod{kRemote, pod4()};

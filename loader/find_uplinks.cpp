@@ -40,9 +40,9 @@ Result<void> add(const net::Link &link, bool named, const Interfaces &host_veths
     const LinkKind kind = TRY(kind_of(link, host_veths));
     if (kind == LinkKind::ethernet)
         found.ifindexes.push_back(link.ifindex);
-    else if (named)
-        return no_uplink(link.name, kind);
-    else if (kind == LinkKind::headerless)
+    else if (named && !found.refused)
+        found.refused = no_uplink(link.name, kind);
+    if (kind == LinkKind::headerless)
         found.notes.push_back(link.name + " has no Ethernet header (it is a tunnel or a tun device): traffic through "
                                           "it goes through the host stack");
     return {};

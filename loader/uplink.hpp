@@ -6,6 +6,7 @@
 #include "maps/tables.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,11 +16,11 @@ namespace podlane {
 struct FoundUplinks {
     std::vector<std::uint32_t> ifindexes; // sorted
     std::vector<std::string> notes;       // sentences: what was requested and left out
+    std::optional<Error> refused;         // one is named that can never be an uplink
 };
 
 // Interfaces of the caller's network namespace by name or shell pattern; without a pattern, those of the default
-// routes. Never an endpoint's host-side veth. An interface without an Ethernet header is an error if it is named, else
-// a note.
+// routes. Never an endpoint's host-side veth.
 Result<FoundUplinks> find_uplinks(std::span<const std::string> patterns, const Interfaces &host_veths);
 
 // Whether find_uplinks() would return it if it was named.

@@ -99,7 +99,7 @@ Result<bool> uplinks_in_place(const std::string &root, const NetworkPlan &plan, 
     return TRY(vanished_uplinks(uplinks)).empty();
 }
 
-Result<bool> in_place(const std::string &root, const NetworkPlan &plan, const Tables &tables, net::Netlink &host) {
+Result<bool> in_place(const cni::Config &config, const NetworkPlan &plan, const Tables &tables, net::Netlink &host) {
     const auto there = TRY(find_entry(tables, plan.entry));
     if (!there || !is_as_wanted(*there, plan.entry) || !TRY(has_limit_group(tables, plan.limit_group)))
         return false;
@@ -107,9 +107,11 @@ Result<bool> in_place(const std::string &root, const NetworkPlan &plan, const Ta
     const auto known = TRY(cidrs_of(tables, plan.id));
     if (!are_in(cidrs, known) || !are_in(known, cidrs))
         return false;
+    if (const auto kept = newest_cidrs(config); kept && *kept != cidr_prefixes(cidrs))
+        return false;
     if (plan.own_address_rules && TRY(find_own_address_rules()) != OwnAddressRules::all)
         return false;
-    return plan.entry.has_uplinks == 0 || TRY(uplinks_in_place(root, plan, tables, host));
+    return plan.entry.has_uplinks == 0 || TRY(uplinks_in_place(config.bpffs, plan, tables, host));
 }
 
 // If the map alone is lost, the endpoints say by which tools the rules were made that go with the last of them.
@@ -135,9 +137,12 @@ Result<void> put_in_place(const cni::Config &config, const NetworkPlan &plan, co
     if (plan.entry.has_uplinks == 0)
         return {};
     const FoundUplinks found = TRY(find_uplinks(plan.uplinks, tables.interfaces));
+    const bool is_fast = config.fast_path == cni::FastPath::on;
+    if (found.refused && is_fast)
+        return *found.refused;
     for (const std::string &note : found.notes)
         log(cni::Log::Level::warning, note);
-    if (found.ifindexes.empty() && !plan.cluster_cidrs.empty())
+    if (found.ifindexes.empty() && !plan.cluster_cidrs.empty() && is_fast)
         log(cni::Log::Level::warning, "the network has no uplink now: other nodes are reached through the host stack");
     const bool changed = there && field_text(there->uplinks) != field_text(plan.entry.uplinks);
     return sync_uplinks(TRY(UplinkTables::open(config.bpffs)), plan.id, found.ifindexes,
@@ -239,7 +244,7 @@ Result<void> restore_no_masquerade(const cni::Request &request, const NetworkPla
 
 // Whether those of the newest ADD are there. If these are not kept: those of the configuration or of the newest living
 // pod.
-Result<bool> has_cidrs(const cni::Config &config, const Tables &tables, const endpoint &record) {
+Result<bool> shows_cidrs(const cni::Config &config, const Tables &tables, const endpoint &record) {
     const auto known = TRY(cidrs_of(tables, record.network));
     if (const auto newest = newest_cidrs(config))
         return std::ranges::all_of(
@@ -251,6 +256,14 @@ Result<bool> has_cidrs(const cni::Config &config, const Tables &tables, const en
         return true;
     const auto newest = newest_config(TRY(living_on_disk(config.state_dir)), config.name);
     return newest ? are_known(*newest) : Result<bool>(false);
+}
+
+// An ADD that changes them may be under way.
+Result<bool> has_cidrs(const cni::Config &config, const Tables &tables, const endpoint &record) {
+    if (TRY(shows_cidrs(config, tables, record)))
+        return true;
+    const Lock lock = TRY(Lock::shared(config.bpffs));
+    return shows_cidrs(config, tables, record);
 }
 
 // How the configuration wants packets to the outside rewritten on this node.
@@ -313,7 +326,7 @@ Result<void> enter_network(const cni::Request &request, const NetworkPlan &plan,
         Lock shared = TRY(Lock::shared(root));
         TRY(tables.check_generation(root));
         const bool must_follow = round == 0 && may_be_behind(egress, plan.id, tables, host);
-        if (!must_follow && TRY(in_place(root, plan, tables, host))) {
+        if (!must_follow && TRY(in_place(request.config, plan, tables, host))) {
             TRY(track_connections(request.config));
             rollback.keep(std::move(shared));
             return {};

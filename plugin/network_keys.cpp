@@ -51,7 +51,7 @@ std::optional<cni::Config> newest_config(const std::vector<AttachmentRecord> &li
 
 void take_network_keys(const std::vector<AttachmentRecord> &living, net::Netlink &host, cni::Config &config) {
     if (const auto newest = newest_config(living, config.name)) {
-        config.cluster_cidrs = newest_cidrs(config).value_or(newest->cluster_cidrs);
+        config.cluster_cidrs = newest_cidrs(*newest).value_or(newest->cluster_cidrs);
         config.no_masquerade = newest->no_masquerade;
     }
     if (wants_uplinks(config)) { // one that wants none leaves those of the others alone

@@ -46,7 +46,9 @@ void note_newest_cidrs(const cni::Config &config, const std::vector<Prefix> &cid
 }
 
 void forget_newest_cidrs(const cni::Config &config, const std::string &network) {
-    static_cast<void>(remove_if_present(directory_of(config) + "/" + file_of(network)));
+    const std::string path = directory_of(config) + "/" + file_of(network);
+    if (auto removed = remove_if_present(path); !removed)
+        log(cni::Log::Level::warning, removed.error().message);
 }
 
 } // namespace podlane

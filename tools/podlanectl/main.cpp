@@ -15,7 +15,7 @@ podlane::Result<void> may_write(const std::string &root) {
     return podlane::refuse_other_netns(root, TRY(podlane::net::own_netns()));
 }
 
-// As the command needs it, if neither --state-dir names it nor the runtime's networks have the default.
+// The option as a command needs it that has it, and is not given it: if the runtime's networks name a directory.
 std::string state_directory(const std::vector<std::string_view> &words) {
     using namespace podlane::ctl;
     const auto call = parse(words);

@@ -222,8 +222,7 @@ constexpr std::array<Check, 9> kRecordChecks = {{
      "delete the pod; or podlanectl repair, which loads Podlane again", &look_for_uninstalled},
     {"unknown", Severity::wrong, "maps and records were deleted, or torn, while the container was running",
      "if the configuration has another stateDir, name that with --state-dir; else delete the pod's sandbox; the "
-     "runtime "
-     "creates a new one",
+     "runtime creates a new one",
      &look_for_unknown},
     {"waiting-lease", Severity::notice,
      "the IPAM plugin was not installed when the pod was deleted, or failed: nobody else gets the addresses", "",

@@ -135,8 +135,8 @@ Result<void> collect_known(const std::vector<EndpointEntry> &endpoints, const Na
     for (const EndpointEntry &entry : endpoints) {
         if (TRY(has_link(context.host, entry.second)))
             continue;
-        const auto record = TRY(record_of(entry, context));
-        if (!is_among(namespaces, entry.second, record ? record->netns_cookie : 0))
+        const auto record = record_of(entry, context); // if it cannot be read, the inode number decides
+        if (!is_among(namespaces, entry.second, record && *record ? (*record)->netns_cookie : 0))
             rows.push_back(collect(entry, context));
         else if (entry.second.ifindex != 0)
             rows.push_back({entry, Outcome::kept, "its container exists, without the interface"});

@@ -2,6 +2,7 @@
 #include "tools/podlanectl/node/runtime_network.hpp"
 
 #include "loader/record.hpp"
+#include "loader/state_file.hpp"
 #include "plugin/cni/json.hpp"
 #include "plugin/cni/values.hpp"
 #include "plugin/pod_ranges.hpp"
@@ -89,7 +90,24 @@ Result<std::vector<RuntimeNetwork>> podlane_networks_in(const std::string &conf_
     return networks;
 }
 
+namespace {
+
+// By records or settings. A directory that cannot be read may be.
+bool is_used(const std::string &state_directory) {
+    const auto places = names_in(state_directory);
+    return !places || std::ranges::any_of(*places, [&](const std::string &place) {
+        const auto records = names_in(state_directory + "/" + place);
+        return place.starts_with("settings-") || (records && std::ranges::any_of(*records, [](const std::string &one) {
+                                                      return one.find(':') != std::string::npos;
+                                                  }));
+    });
+}
+
+} // namespace
+
 std::string configured_state_directory(const std::string &conf_dir) {
+    if (is_used(kStateDirectory))
+        return kStateDirectory;
     const auto networks = podlane_networks_in(conf_dir, kStateDirectory);
     const std::string first = networks && !networks->empty() ? networks->front().state_dir : std::string();
     const auto differs = [&](const RuntimeNetwork &one) { return one.state_dir != first; };

@@ -24,7 +24,7 @@ struct RuntimeNetwork {
 // ranges of "usePodCidr" are those that ADDs have kept in `state_dir`.
 Result<std::vector<RuntimeNetwork>> podlane_networks_in(const std::string &conf_dir, const std::string &state_dir);
 
-// "stateDir" if all of these networks have the same; else the default.
+// "stateDir" if all of these networks have the same, and nothing is in the default one; else the default.
 std::string configured_state_directory(const std::string &conf_dir);
 
 } // namespace podlane::ctl

@@ -261,6 +261,9 @@ class AttackReopenedTcp : public AttackReopened {
         ASSERT_TRUE(wait_until([&] { return is_in("SYN_RECV"); }));
         send_by_slow_path(*peer_, tcp_ack);
         ASSERT_TRUE(wait_until([&] { return is_assured(both_, Transport::tcp); }));
+        expect_only_the_rule();
+    }
+    void expect_only_the_rule() {
         const auto is_reached = [&] {
             send_data();
             return arrived_at_peer() > 0;
@@ -297,13 +300,25 @@ TEST_P(AttackReopenedTcp, ASynThatFragmentsHideIsDropped) {
     EXPECT_FALSE(is_in("SYN_SENT"));
 }
 
-// It makes an entry of conntrack, but does not reach the pod.
+// It leaves no entry of conntrack, to which the hostile pod's SYN would be the reply.
 TEST_P(AttackReopenedTcp, ASynThatIsolationDropsLeavesNoWay) {
     start({{"isolation", "group"}, {"groups", {"name:x"}}});
     ASSERT_NO_FATAL_FAILURE(open_first_connection(*hostile_, *peer_));
     close_direction();
     ASSERT_TRUE(wait_until([&] { return has_expired(both_, Transport::tcp); }));
-    expect_closed_when_reopened(Hidden::by_options);
+    peer_->wire.forget();
+    sequence_ += 0x100000;
+    const auto counters = require(Counters::open(lab_->node().bpffs(), Access::read_only));
+    const auto dropped = [&] {
+        return require(counters.sum(hostile_->pod.ifindex)).by_reason[REASON_DROP_ISOLATION].packets;
+    };
+    const std::uint64_t before = dropped();
+    send_by_slow_path(*peer_, tcp_syn);
+    ASSERT_TRUE(wait_until([&] { return dropped() > before; }));
+    EXPECT_FALSE(is_in("SYN_SENT"));
+    send_by_slow_path(*hostile_, tcp_syn | tcp_ack);
+    send_by_slow_path(*peer_, tcp_ack);
+    expect_only_the_rule();
 }
 
 // The hostile host is on the uplink, and leaves the node's ARP requests and neighbour solicitations unanswered.

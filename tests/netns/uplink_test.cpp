@@ -223,6 +223,18 @@ TEST_P(Uplink, DeviceWithoutEthernetHeaderIsRefused) {
     node().run("ip link del tun7");
 }
 
+// Its programs there only judge the ends of connections.
+TEST_P(Uplink, OfALocalNetworkMayBeNamedWithoutOne) {
+    node().run("ip tuntap add dev tun7 mode tun");
+    const Container container("local", node().dir() + "/netns-local");
+    const Json config = cluster_.config(1, {{"attach", GetParam()}, {"uplinks", {"tun7"}}, {"fastPath", "local"}});
+    const Reply reply = node().cni("ADD", config, container);
+    EXPECT_EQ(reply.rc, 0) << reply;
+    EXPECT_THAT(node().podlanectl("uplink sync").rc, 0);
+    EXPECT_EQ(node().cni("DEL", config, container).rc, 0);
+    node().run("ip link del tun7");
+}
+
 INSTANTIATE_TEST_SUITE_P(Attach, Uplink, both_ways_to_attach(), way_to_attach);
 
 constexpr const char *kTunnel = "tun7";

@@ -13,10 +13,13 @@
 
 namespace podlane {
 
+// has_uplinks of networks_v1: the programs there carry the network's packets, or only judge whose they are.
+inline constexpr std::uint8_t kFastUplinks = 1, kJudgedUplinks = 2;
+
 struct FoundUplinks {
     std::vector<std::uint32_t> ifindexes; // sorted
     std::vector<std::string> notes;       // sentences: what was requested and left out
-    std::optional<Error> refused;         // one is named that can never be an uplink
+    std::optional<Error> refused;         // one is named that can never be an uplink; its packets take the slow path
 };
 
 // Interfaces of the caller's network namespace by name or shell pattern; without a pattern, those of the default

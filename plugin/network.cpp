@@ -29,9 +29,10 @@ namespace {
 
 constexpr int kMostRounds = 16;
 
-// An ADD that wants no uplinks leaves those of the network's other endpoints alone.
+// An ADD that wants none, or wants less of them, leaves the uplinks of the network's other endpoints alone.
 network merged(const network &there, const network &wanted) {
-    network entry = wanted.has_uplinks != 0 ? wanted : there;
+    const bool wants_less = wanted.has_uplinks == kJudgedUplinks && there.has_uplinks == kFastUplinks;
+    network entry = wanted.has_uplinks == 0 || wants_less ? there : wanted;
     entry.masquerade = there.masquerade | wanted.masquerade;
     return entry;
 }
@@ -77,11 +78,18 @@ bool are_in(const std::vector<cluster_cidr_key> &keys, const std::vector<cluster
     return std::ranges::all_of(keys, [&](const auto &key) { return is_in(all, key); });
 }
 
+Result<FoundUplinks> usable_uplinks(const NetworkPlan &plan, const Tables &tables) {
+    FoundUplinks found = TRY(find_uplinks(plan.uplinks, tables.interfaces));
+    if (found.refused && plan.entry.has_uplinks == kFastUplinks)
+        return *std::move(found.refused);
+    return found;
+}
+
 // The interfaces an ADD checks: the configured ones, else that of the default route of each family, which is looked up
 // without reading all routes.
 Result<std::vector<std::uint32_t>> expected_uplinks(const NetworkPlan &plan, const Tables &tables, net::Netlink &host) {
     if (!plan.uplinks.empty())
-        return TRY(find_uplinks(plan.uplinks, tables.interfaces)).ifindexes;
+        return TRY(usable_uplinks(plan, tables)).ifindexes;
     std::vector<std::uint32_t> found;
     for (const net::Family family : {net::Family::ipv4, net::Family::ipv6})
         if (const auto route = TRY(net::default_route(host, family)))
@@ -136,13 +144,10 @@ Result<void> put_in_place(const cni::Config &config, const NetworkPlan &plan, co
         TRY(put_own_address_rules());
     if (plan.entry.has_uplinks == 0)
         return {};
-    const FoundUplinks found = TRY(find_uplinks(plan.uplinks, tables.interfaces));
-    const bool is_fast = config.fast_path == cni::FastPath::on;
-    if (found.refused && is_fast)
-        return *found.refused;
+    const FoundUplinks found = TRY(usable_uplinks(plan, tables));
     for (const std::string &note : found.notes)
         log(cni::Log::Level::warning, note);
-    if (found.ifindexes.empty() && !plan.cluster_cidrs.empty() && is_fast)
+    if (found.ifindexes.empty() && !plan.cluster_cidrs.empty() && plan.entry.has_uplinks == kFastUplinks)
         log(cni::Log::Level::warning, "the network has no uplink now: other nodes are reached through the host stack");
     const bool changed = there && field_text(there->uplinks) != field_text(plan.entry.uplinks);
     return sync_uplinks(TRY(UplinkTables::open(config.bpffs)), plan.id, found.ifindexes,

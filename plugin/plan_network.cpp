@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include "loader/uplink.hpp"
 #include "maps/tables.hpp"
 #include "plugin/egress_route.hpp"
 #include "plugin/plan.hpp"
@@ -41,10 +42,9 @@ Result<NetworkPlan> plan_network(const cni::Config &config, const NodeFacts &nod
     plan.entry.masquerade = static_cast<std::uint8_t>(node.masquerade);
     plan.own_address_rules = has_egress_route(config);
     // The programs judge ends of connections that conntrack cannot, and who speaks for an isolated pod.
-    plan.entry.has_uplinks = config.fast_path != cni::FastPath::off || config.isolation.by != cni::IsolateBy::none ||
-                                     has_egress_route(config)
-                                 ? 1
-                                 : 0;
+    const bool is_fast = config.fast_path == cni::FastPath::on || has_egress_route(config);
+    const bool is_judged = config.fast_path != cni::FastPath::off || config.isolation.by != cni::IsolateBy::none;
+    plan.entry.has_uplinks = is_fast ? kFastUplinks : is_judged ? kJudgedUplinks : 0;
     plan.entry.attach = attach_of(node.hook_kind);
     for (const Prefix &prefix : config.cluster_cidrs)
         if (std::ranges::find(plan.cluster_cidrs, masked(prefix)) == plan.cluster_cidrs.end())

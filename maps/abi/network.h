@@ -9,7 +9,7 @@
 struct network {
 	char name[ENDPOINT_NETWORK_SIZE];
 	char uplinks[NETWORK_UPLINKS_SIZE]; /* names and patterns, a space between them; none: the default routes' */
-	__u8 has_uplinks;                   /* 0: its pods reach other nodes through the host stack only */
+	__u8 has_uplinks;                   /* 0: none; 1: for its packets; 2: programs there only judge them */
 	__u8 attach;                        /* enum endpoint_attach, how programs are attached to its uplinks */
 	__u8 masquerade;                    /* a bit (enum endpoint_masquerade) for each program it was done with */
 	__u8 reserved;

@@ -66,6 +66,14 @@ TEST_F(LostEditTest, PodlanectlTakesTheStateDirOfTheNetworks) {
             {"cniVersion", "1.0.0"}, {"name", name}, {"plugins", Json::array({plugin})}};
     };
     write("10-pods.conflist", node_.config(keys));
+    const auto move_settings = [](const std::string &from, const std::string &to) {
+        for (const auto &one : fs::directory_iterator(from))
+            if (const std::string name = one.path().filename(); name.starts_with("settings-")) {
+                fs::copy_file(one.path(), to + "/" + name);
+                fs::remove(one.path());
+            }
+    };
+    move_settings(kStateDirectory, node_.dir()); // with them, the default directory is in use
     const Pod made = make(keys);
     EXPECT_THAT(node_.podlanectl("doctor" + with).out, testing::Not(HasSubstr("its record")));
     fs::remove_all(node_.bpffs());
@@ -76,6 +84,7 @@ TEST_F(LostEditTest, PodlanectlTakesTheStateDirOfTheNetworks) {
     EXPECT_THAT(node_.podlanectl("doctor" + with).out, HasSubstr("if the configuration has another stateDir"));
     EXPECT_THAT(del(*made.container, keys), succeeds());
     fs::remove(conf + "/20-other.conflist");
+    move_settings(node_.dir(), kStateDirectory);
     const Pod former = make(); // before the edit
     fs::remove_all(node_.bpffs());
     EXPECT_THAT(node_.podlanectl("doctor" + with).out, HasSubstr("has lost its entries"));

@@ -137,6 +137,8 @@ Result<void> look_for_uplinks(const NodeView &node, Findings &findings) {
         if (entry.has_uplinks == 0)
             continue;
         const auto found = TRY(find_uplinks(split<std::string>(field_text(entry.uplinks), " "), host_veths));
+        if (found.refused && entry.has_uplinks == kFastUplinks)
+            return *found.refused;
         for (const std::uint32_t ifindex : found.ifindexes) {
             const bool carried = std::ranges::any_of(uplinks, [&, network = id](const auto &one) {
                 return one.first == ifindex &&

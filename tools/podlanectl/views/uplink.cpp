@@ -106,6 +106,8 @@ Result<std::vector<std::string>> sync_all_uplinks(const std::string &root) {
         if (entry.has_uplinks == 0)
             continue;
         const FoundUplinks found = TRY(find_uplinks(split<std::string>(field_text(entry.uplinks), " "), host_veths));
+        if (found.refused && entry.has_uplinks == kFastUplinks)
+            return *found.refused;
         const HookKind kind = hook_kind_of(entry.attach);
         TRY(sync_uplinks(tables, id, found.ifindexes, kind, false));
         notes.insert(notes.end(), found.notes.begin(), found.notes.end());

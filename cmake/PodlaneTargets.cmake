@@ -73,14 +73,33 @@ function(podlane_test_headers name)
     set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
 endfunction()
 
-# podlane_tests(LABEL [LINK libs...] [HEADERS target] [PROGRAMS] [WHOLE_BUT files...] [ALONE files...]): an executable
-# for each tests/LABEL/*_test.cpp, and a ctest for each case in it, named LABEL/FILE/Suite.Case. The target tests_LABEL
-# builds them all. LINK says what they test; if a target podlane_ROOM exists for FILE = ROOM_..., that too. HEADERS: of
-# podlane_test_headers(). PROGRAMS: they run what is shipped. WHOLE_BUT: the cases of a file share what takes long to set
-# up, and are one ctest, named LABEL/FILE; not so those of the files listed. ALONE: what these files measure means nothing
-# beside other tests.
+# podlane_discover(EXECUTABLE PREFIX LABEL FILTER ALONE): a ctest for each case that the filter of gtest selects.
+function(podlane_discover name prefix label filter alone)
+    gtest_discover_tests(${name}
+        TEST_PREFIX ${prefix}/
+        TEST_FILTER "${filter}"
+        TEST_LIST ${name}_${label}
+        DISCOVERY_MODE PRE_TEST
+        PROPERTIES LABELS ${label} TIMEOUT 300 RUN_SERIAL ${alone})
+    # gtest_discover_tests() cannot pass a property that is a list.
+    set(include ${CMAKE_CURRENT_BINARY_DIR}/${name}_${label}_environment.cmake)
+    file(CONFIGURE OUTPUT ${include} @ONLY CONTENT [[
+foreach(test IN LISTS @name@_@label@)
+    set_tests_properties("${test}" PROPERTIES ENVIRONMENT "@PODLANE_TEST_ENVIRONMENT@")
+endforeach()
+]])
+    set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${include})
+endfunction()
+
+# podlane_tests(LABEL [LINK libs...] [HEADERS target] [PROGRAMS] [WHOLE_BUT files...] [ALONE files...]
+# [COMBINATIONS filter]): an executable for each tests/LABEL/*_test.cpp, and a ctest for each case in it, named
+# LABEL/FILE/Suite.Case. The target tests_LABEL builds them all. LINK says what they test; if a target podlane_ROOM exists
+# for FILE = ROOM_..., that too. HEADERS: of podlane_test_headers(). PROGRAMS: they run what is shipped. WHOLE_BUT: the
+# cases of a file share what takes long to set up, and are one ctest, named LABEL/FILE; not so those of the files listed.
+# ALONE: what these files measure means nothing beside other tests. COMBINATIONS: cases that a filter of gtest selects are
+# named and labelled so instead.
 function(podlane_tests label)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "PROGRAMS" "HEADERS" "LINK;WHOLE_BUT;ALONE")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "PROGRAMS" "HEADERS;COMBINATIONS" "LINK;WHOLE_BUT;ALONE")
     add_custom_target(tests_${label})
     file(GLOB sources CONFIGURE_DEPENDS ${label}/*_test.cpp)
     foreach(source IN LISTS sources)
@@ -113,17 +132,11 @@ function(podlane_tests label)
                 SKIP_REGULAR_EXPRESSION "SKIPPED" ENVIRONMENT "${PODLANE_TEST_ENVIRONMENT}")
             continue()
         endif()
-        gtest_discover_tests(${name}
-            TEST_PREFIX ${label}/${stem}/
-            DISCOVERY_MODE PRE_TEST
-            PROPERTIES LABELS ${label} TIMEOUT 300 RUN_SERIAL $<IN_LIST:${stem},${arg_ALONE}>)
-        # gtest_discover_tests() cannot pass a property that is a list.
-        set(include ${CMAKE_CURRENT_BINARY_DIR}/${name}_environment.cmake)
-        file(CONFIGURE OUTPUT ${include} @ONLY CONTENT [[
-foreach(test IN LISTS @name@_TESTS)
-    set_tests_properties("${test}" PROPERTIES ENVIRONMENT "@PODLANE_TEST_ENVIRONMENT@")
-endforeach()
-]])
-        set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${include})
+        set(filter "*")
+        if(arg_COMBINATIONS)
+            set(filter "-${arg_COMBINATIONS}")
+            podlane_discover(${name} combinations/${stem} combinations "${arg_COMBINATIONS}" FALSE)
+        endif()
+        podlane_discover(${name} ${label}/${stem} ${label} "${filter}" $<IN_LIST:${stem},${arg_ALONE}>)
     endforeach()
 endfunction()

@@ -27,7 +27,7 @@ TEST_P(AttackWithdrawnUplink, ConnectionsByTheUplinkOfTheNetworkEnd) {
 
 INSTANTIATE_TEST_SUITE_P(All, AttackWithdrawnDirect, lab_parameters(), lab_parameter_name);
 INSTANTIATE_TEST_SUITE_P(All, AttackWithdrawnUplink,
-                         testing::Values(LabParameter{"tcx", true}, LabParameter{"clsact", false}), lab_parameter_name);
+                         testing::Values(LabParameter{"tcx", false}, LabParameter{"clsact", true}), lab_parameter_name);
 
 } // namespace
 } // namespace podlane::test

@@ -146,7 +146,7 @@ TEST_F(ProtocolTest, WrongEnvironmentsAreNamed) {
         expect_error(call("ADD", name, ""), 4, {name});
     for (const std::string name : {"CNI_CONTAINERID", "CNI_IFNAME", "CNI_PATH"})
         expect_error(call("DEL", name, ""), 4, {name});
-    for (const std::string id : {"-x", "a/b", "a b", std::string(200, 'a').c_str()})
+    for (const std::string &id : std::vector<std::string>{"-x", "a/b", "a b", std::string(200, 'a')})
         expect_error(call("ADD", "CNI_CONTAINERID", id), 4, {"CNI_CONTAINERID"});
     for (const std::string ifname : {"a/b", "a:b", "a b", ".", "..", "sixteen-letters-", "a%d"})
         expect_error(call("ADD", "CNI_IFNAME", ifname), 4, {"CNI_IFNAME"});

@@ -42,7 +42,7 @@ inline bool is_within(const Bytes &frame, const Offload &left) {
 class LimitedEnd {
   public:
     LimitedEnd(const Node &node, const Container &pod, const std::string &ifname)
-        : node_(node), wire_(pod.ns(), ifname), link_(Json::parse(pod.run("ip -j addr show " + ifname)).at(0)),
+        : wire_(pod.ns(), ifname), link_(Json::parse(pod.run("ip -j addr show " + ifname)).at(0)),
           ifindex_(link_.at("link_index")), marking_(node.ns(), host_ifname(node, ifindex_)),
           states_(require(open_limit_states(node.bpffs(), Access::read_only))),
           counters_(require(Counters::open(node.bpffs(), Access::read_only))) {}
@@ -59,7 +59,7 @@ class LimitedEnd {
         std::vector<ip_addr> all;
         for (const Json &one : link_.at("addr_info"))
             all.push_back(ip(one.at("local")));
-        std::ranges::stable_partition(all, [](const ip_addr &one) { return !is_link_local(one); });
+        std::stable_partition(all.begin(), all.end(), [](const ip_addr &one) { return !is_link_local(one); });
         return all;
     }
     [[nodiscard]] ip_addr addr(bool v4) const {
@@ -140,7 +140,6 @@ class LimitedEnd {
         return model.is_ip() && packet::is_in(free_from, model.source()) ? 0 : model.wire_bytes();
     }
 
-    const Node &node_;
     Wire wire_;
     Json link_;
     std::uint32_t ifindex_;

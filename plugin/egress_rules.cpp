@@ -15,7 +15,7 @@
 namespace podlane {
 namespace {
 
-constexpr std::size_t kRules = 5; // each with the mark as its comment
+constexpr std::size_t kEgressRules = 5; // each with the mark as its comment
 
 std::string rules(const std::string &network, const std::vector<Prefix> &cluster_cidrs, const std::string &mark) {
     const std::string table = "inet " + nft_table(network);
@@ -47,7 +47,7 @@ std::string host_ifname_in(const endpoint &record) { return std::string(field_te
 Result<void> put_rules(net::Netlink &netfilter, const std::string &network, const std::vector<Prefix> &cluster_cidrs) {
     const std::string mark = mark_of(network, cluster_cidrs);
     const auto there = TRY(net::rule_comments(netfilter, nft_table(network), kEgressChain));
-    if (there == std::vector<std::string>(kRules, mark) &&
+    if (there == std::vector<std::string>(kEgressRules, mark) &&
         TRY(has_prefixes(netfilter, network, "inside", cluster_cidrs)))
         return {};
     return run_script(Until(), "nft", {"-f", "-"}, rules(network, cluster_cidrs, mark));
@@ -83,10 +83,11 @@ Result<bool> has_egress_rules(const cni::Config &config, const endpoint &record)
     net::Netlink netfilter = TRY(net::Netlink::open_netfilter());
     const auto there = TRY(net::rule_comments(netfilter, nft_table(config.name), kEgressChain));
     const auto is_ours = [](const std::string &comment) { return comment.starts_with("podlane "); };
-    const bool is_as_configured = there == std::vector<std::string>(kRules, mark_of(config.name, config.cluster_cidrs));
+    const bool is_as_configured =
+        there == std::vector<std::string>(kEgressRules, mark_of(config.name, config.cluster_cidrs));
     if (is_as_configured && !TRY(has_prefixes(netfilter, config.name, "inside", config.cluster_cidrs)))
         return false;
-    return there.size() == kRules && std::ranges::all_of(there, is_ours) &&
+    return there.size() == kEgressRules && std::ranges::all_of(there, is_ours) &&
            TRY(net::has_interface(netfilter, nft_table(config.name), sets, host_ifname_in(record)));
 }
 

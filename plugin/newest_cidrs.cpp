@@ -10,7 +10,7 @@
 namespace podlane {
 namespace {
 
-std::string file_of(const std::string &network) { return ".cidrs-" + network; } // no record's: those have a colon
+std::string cidrs_file(const std::string &network) { return ".cidrs-" + network; } // no record's: those have a colon
 
 std::string directory_of(const cni::Config &config) { return records_of(config).directory(); }
 
@@ -24,7 +24,7 @@ std::string text_of(const std::vector<Prefix> &cidrs) {
 } // namespace
 
 std::optional<std::vector<Prefix>> newest_cidrs(const cni::Config &config) {
-    const auto text = read_own_state_file(directory_of(config) + "/" + file_of(config.name));
+    const auto text = read_own_state_file(directory_of(config) + "/" + cidrs_file(config.name));
     if (!text || !*text || !(*text)->ends_with("end\n"))
         return std::nullopt;
     std::vector<Prefix> cidrs;
@@ -37,7 +37,7 @@ std::optional<std::vector<Prefix>> newest_cidrs(const cni::Config &config) {
 void note_newest_cidrs(const cni::Config &config, const std::vector<Prefix> &cidrs) {
     if (newest_cidrs(config) == cidrs)
         return;
-    const auto written = replace_file(directory_of(config), file_of(config.name), text_of(cidrs));
+    const auto written = replace_file(directory_of(config), cidrs_file(config.name), text_of(cidrs));
     if (written)
         return;
     log(cni::Log::Level::warning,
@@ -46,7 +46,7 @@ void note_newest_cidrs(const cni::Config &config, const std::vector<Prefix> &cid
 }
 
 void forget_newest_cidrs(const cni::Config &config, const std::string &network) {
-    const std::string path = directory_of(config) + "/" + file_of(network);
+    const std::string path = directory_of(config) + "/" + cidrs_file(network);
     if (auto removed = remove_if_present(path); !removed)
         log(cni::Log::Level::warning, removed.error().message);
 }

@@ -26,10 +26,12 @@ using cni::json::Value;
 using Kept = cni::KeptRanges;
 using Ranges = std::vector<std::string>;
 
-constexpr std::string_view kFile = "pod-ranges-";
+constexpr std::string_view kRangesFile = "pod-ranges-";
 constexpr std::uint64_t kFreshNs = 300 * kNsPerSecond;
 
-std::string file_of(const std::string &question) { return std::string(kFile) + std::to_string(fnv1a_64(question)); }
+std::string ranges_file(const std::string &question) {
+    return std::string(kRangesFile) + std::to_string(fnv1a_64(question));
+}
 
 // None if the file is not whole, as after a power cut.
 Result<std::optional<Kept>> read_kept(const std::string &directory, const std::string &name) {
@@ -40,7 +42,7 @@ Result<std::optional<Kept>> read_kept(const std::string &directory, const std::s
 
 // The kept file spares a query, and no more: without it the API server says the same.
 std::optional<Kept> find_kept(const std::string &directory, const std::string &question) {
-    auto kept = read_kept(directory, file_of(question));
+    auto kept = read_kept(directory, ranges_file(question));
     if (!kept)
         log(cni::Log::Level::warning, "the node's ranges that were kept are not used: " + kept.error().message);
     return kept && *kept && (*kept)->question == question ? *std::move(kept) : std::nullopt;
@@ -48,7 +50,7 @@ std::optional<Kept> find_kept(const std::string &directory, const std::string &q
 
 void keep(const std::string &directory, const std::string &question, const Ranges &ranges) {
     const auto written =
-        replace_file(directory, file_of(question), cni::kept_ranges_text({question, ranges, realtime_ns()}));
+        replace_file(directory, ranges_file(question), cni::kept_ranges_text({question, ranges, realtime_ns()}));
     if (!written)
         log(cni::Log::Level::warning, "the node's ranges are not kept: " + written.error().message);
 }
@@ -122,7 +124,7 @@ std::optional<Kept> find_last_kept(const std::string &directory, const Value &wa
     std::optional<Kept> last;
     const auto names = names_in(directory);
     for (const std::string &name : names ? *names : std::vector<std::string>{}) {
-        if (!name.starts_with(kFile))
+        if (!name.starts_with(kRangesFile))
             continue;
         auto kept = read_kept(directory, name);
         if (kept && *kept && is_answer_to(wanted, **kept) && (!last || last->queried_ns < (*kept)->queried_ns))
@@ -156,7 +158,7 @@ Value with_kept_pod_ranges(const Value &plugin, const std::string &state_directo
 
 Result<void> forget_pod_ranges(const std::string &state_directory) {
     for (const std::string &name : TRY(names_in(state_directory, Hidden::too)))
-        if (name.starts_with(kFile) || name.starts_with("." + std::string(kFile)))
+        if (name.starts_with(kRangesFile) || name.starts_with("." + std::string(kRangesFile)))
             if (auto removed = remove_if_present(state_directory + "/" + name);
                 !removed && removed.error().system_errno != EISDIR) // a directory, which Podlane has not made
                 return removed;

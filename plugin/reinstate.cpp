@@ -120,7 +120,7 @@ Result<void> restore_on_host(Whole &of, const Plan &plan) {
     return std::move(errors).result();
 }
 
-Result<void> restore_all(Whole &of, const Tables &tables, Rollback &rollback) {
+Result<void> restore_whole(Whole &of, const Tables &tables, Rollback &rollback) {
     Errors errors;
     if (of.request.config.bandwidth) // of all pods of the root; before the network's lock is held
         errors.add(restore_pacing(of.request.config.bpffs));
@@ -196,7 +196,7 @@ Result<void> reinstate(const AttachmentRecord &record, LivingPods &living) {
     take_network_keys(*TRY(living.of(of.request.config.state_dir, tables)), of.host, of.request.config);
     TRY(keep_cidrs(tables, of.request.config));
     Rollback rollback; // never used: half of what was missing is better than nothing
-    auto done = restore_all(of, tables, rollback);
+    auto done = restore_whole(of, tables, rollback);
     rollback.commit();
     return done;
 }

@@ -18,7 +18,7 @@
 namespace podlane {
 namespace {
 
-constexpr const char *kFile = "/.turns"; // hidden: other files and directories there are records' and settings'
+constexpr const char *kTurnsFile = "/.turns"; // hidden: other files and directories there are records' and settings'
 
 std::string of_add(const cni::Request &request) { return "ADD " + request.container_id + ":" + request.ifname; }
 std::string of_del(const cni::Request &request) { return "DEL " + request.container_id + ":" + request.ifname; }
@@ -59,7 +59,7 @@ bool wait_until(const std::function<bool()> &is_free) {
 }
 
 Fd open_file(const std::string &state_directory, int flags) {
-    return Fd(open((state_directory + kFile).c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+    return Fd(open((state_directory + kTurnsFile).c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
 }
 
 Result<Fd> create_file(const cni::Config &config) {
@@ -68,7 +68,7 @@ Result<Fd> create_file(const cni::Config &config) {
     TRY(records_of(config).prepare());
     if (Fd file = open_file(config.state_dir, O_RDWR | O_CREAT))
         return file;
-    Error error = system_error(ErrorCode::io_failure, "opening " + config.state_dir + kFile, errno);
+    Error error = system_error(ErrorCode::io_failure, "opening " + config.state_dir + kTurnsFile, errno);
     error.hint = "remove what is there, or set \"stateDir\" to a directory that root can write to";
     return error;
 }
@@ -137,7 +137,7 @@ Result<void> forget_turns(const std::string &state_directory) {
     all.l_whence = SEEK_SET;
     if (file && fcntl(file.get(), F_OFD_SETLK, &all) != 0)
         return {}; // calls of other networks have theirs
-    auto removed = remove_if_present(state_directory + kFile);
+    auto removed = remove_if_present(state_directory + kTurnsFile);
     return !removed && removed.error().system_errno == EISDIR ? Result<void>{} : removed; // none of Podlane's
 }
 

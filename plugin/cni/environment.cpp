@@ -85,7 +85,7 @@ Result<void> check_ifname(std::string_view name) {
 }
 
 // What ADD refuses was never made; a DEL that refused it too would keep the sandbox for ever.
-Result<void> read_attachment(const Environment &environment, Request &request) {
+Result<void> read_attachment_variables(const Environment &environment, Request &request) {
     request.container_id = value_of(environment, "CNI_CONTAINERID");
     request.ifname = value_of(environment, "CNI_IFNAME");
     auto checked = check_container_id(request.container_id);
@@ -259,7 +259,7 @@ Result<Arguments> read_environment(const Environment &environment, Request &requ
     if (command == Command::gc || command == Command::status)
         return Arguments{};
     request.netns = value_of(environment, "CNI_NETNS");
-    TRY(read_attachment(environment, request));
+    TRY(read_attachment_variables(environment, request));
     if (auto checked = check_netns(request.netns); !checked && lenient) {
         request.ignored.push_back(checked.error().message);
         request.netns.clear();

@@ -4,7 +4,7 @@
 #include "tools/podlanectl/doctor/forward_policy.hpp"
 #include "tests/harness/test.hpp"
 
-namespace podlane::ctl::forwarded {
+namespace podlane::ctl::forwarding {
 namespace {
 
 using Found = std::vector<std::string>;
@@ -139,4 +139,4 @@ TEST(RefusingNft, OnlyOfAFamilyThatPodsHaveAndOfOthers) {
 }
 
 } // namespace
-} // namespace podlane::ctl::forwarded
+} // namespace podlane::ctl::forwarding

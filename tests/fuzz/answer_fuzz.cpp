@@ -84,9 +84,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     static const Prefix pods = *parse_prefix("198.18.1.0/24");
     (void)ctl::dropping_chains_of_nft(input);
     (void)ctl::dropping_chains_of_iptables(input, "iptables");
-    const ctl::forwarded::Pods forwarded{{"cali0"}, {"eth0"}, {pods}, true, true};
-    (void)ctl::forwarded::refusing_chains_of_nft(input, forwarded);
-    (void)ctl::forwarded::refusing_chains_of_iptables(input, "iptables", forwarded);
+    const ctl::forwarding::Pods forwarded{{"cali0"}, {"eth0"}, {pods}, true, true};
+    (void)ctl::forwarding::refusing_chains_of_nft(input, forwarded);
+    (void)ctl::forwarding::refusing_chains_of_iptables(input, "iptables", forwarded);
     (void)ctl::cluster_ips_of(input);
     (void)ctl::masquerades_in(input, pods);
 

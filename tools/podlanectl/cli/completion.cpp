@@ -31,7 +31,7 @@ std::vector<std::string> options_of(Opts shown) {
 }
 
 // In single quotes of a shell.
-std::string quoted(std::string_view text) {
+std::string shell_quoted(std::string_view text) {
     std::string out = "'";
     for (const char c : text)
         out += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -52,7 +52,8 @@ std::string bash_options() {
     for (const Noun &noun : nouns())
         for (const Command &command : noun.commands) {
             const std::string name = std::string(noun.name) + " " + std::string(command.verb);
-            text += "    " + quoted(name) + ") echo " + quoted(join(options_of(command.options), " ")) + " ;;\n";
+            text += "    " + shell_quoted(name) + ") echo " + shell_quoted(join(options_of(command.options), " ")) +
+                    " ;;\n";
         }
     return text;
 }
@@ -61,7 +62,7 @@ std::string bash_verbs() {
     std::string text;
     for (const Noun &noun : nouns())
         if (const auto verbs = verbs_of(noun); !verbs.empty())
-            text += "    " + std::string(noun.name) + ") echo " + quoted(join(verbs, " ")) + " ;;\n";
+            text += "    " + std::string(noun.name) + ") echo " + shell_quoted(join(verbs, " ")) + " ;;\n";
     return text;
 }
 
@@ -83,7 +84,7 @@ std::string bash() {
            "    local words\n"
            "    if [[ $current == -* ]]; then words=$(_podlanectl_options \"$noun\" \"$verb\")\n"
            "    elif [[ -z $noun ]]; then words=" +
-           quoted(join(noun_names(), " ")) +
+           shell_quoted(join(noun_names(), " ")) +
            "\n    elif [[ -z $verb ]]; then words=$(_podlanectl_verbs \"$noun\")\n"
            "    fi\n"
            "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
@@ -94,7 +95,7 @@ std::string bash() {
 std::string zsh_describe(std::string_view what, const std::vector<std::pair<std::string, std::string>> &all) {
     std::string text = "        local -a " + std::string(what) + "=(";
     for (const auto &[name, summary] : all)
-        text += "\n            " + quoted(name + ":" + summary);
+        text += "\n            " + shell_quoted(name + ":" + summary);
     return text + ")\n        _describe " + std::string(what) + " " + std::string(what) + "\n";
 }
 
@@ -105,8 +106,8 @@ std::string zsh_options(Opts shown) {
             std::string help;
             for (const char c : option.help)
                 help += c == '[' || c == ']' || c == ':' ? std::string{'\\', c} : std::string(1, c);
-            text += " " + quoted("--" + std::string(option.name) + "[" + help + "]" +
-                                 (option.value.empty() ? "" : ":" + std::string(option.value)));
+            text += " " + shell_quoted("--" + std::string(option.name) + "[" + help + "]" +
+                                       (option.value.empty() ? "" : ":" + std::string(option.value)));
         }
     return text;
 }
@@ -121,8 +122,8 @@ std::string zsh() {
         for (const Command &command : noun.commands) {
             if (!command.verb.empty())
                 all.emplace_back(command.verb, command.summary);
-            arguments += "    " + quoted(std::string(noun.name) + " " + std::string(command.verb)) + ") _arguments" +
-                         zsh_options(command.options) + " '*: :_default' ;;\n";
+            arguments += "    " + shell_quoted(std::string(noun.name) + " " + std::string(command.verb)) +
+                         ") _arguments" + zsh_options(command.options) + " '*: :_default' ;;\n";
         }
         if (!all.empty())
             verbs += "    " + std::string(noun.name) + ")\n" + zsh_describe("verbs", all) + "        ;;\n";

@@ -41,8 +41,8 @@ Result<void> look_at_forward_rules(const NodeView &node, Findings &findings) {
 }
 
 // Those whose first packets the host stack forwards.
-Result<forwarded::Pods> forwarded_pods(const NodeView &node) {
-    forwarded::Pods pods;
+Result<forwarding::Pods> forwarded_pods(const NodeView &node) {
+    forwarding::Pods pods;
     std::set<std::uint32_t> own;
     for (const EndpointEntry &entry : node.endpoints) {
         if (skips_rules(entry) || !node.interface_names.contains(entry.second.ifindex))
@@ -78,13 +78,13 @@ Result<forwarded::Pods> forwarded_pods(const NodeView &node) {
 }
 
 Result<void> look_at_forward_policy(const NodeView &node, Findings &findings) {
-    const forwarded::Pods pods = TRY(forwarded_pods(node));
+    const forwarding::Pods pods = TRY(forwarded_pods(node));
     if (pods.interfaces.empty())
         return {};
     std::vector<std::string> chains;
     auto looked = find_chains(
-        [&](auto listing) { return forwarded::refusing_chains_of_nft(listing, pods); },
-        [&](auto listing, auto family) { return forwarded::refusing_chains_of_iptables(listing, family, pods); },
+        [&](auto listing) { return forwarding::refusing_chains_of_nft(listing, pods); },
+        [&](auto listing, auto family) { return forwarding::refusing_chains_of_iptables(listing, family, pods); },
         chains);
     for (const std::string &chain : chains)
         report(findings,

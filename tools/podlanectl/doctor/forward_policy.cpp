@@ -9,7 +9,7 @@
 #include <map>
 #include <set>
 
-namespace podlane::ctl::forwarded {
+namespace podlane::ctl::forwarding {
 namespace {
 
 using Words = std::vector<std::string_view>;
@@ -259,4 +259,4 @@ std::vector<std::string> refusing_chains_of_iptables(std::string_view listing, s
     return found;
 }
 
-} // namespace podlane::ctl::forwarded
+} // namespace podlane::ctl::forwarding

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace podlane::ctl::forwarded {
+namespace podlane::ctl::forwarding {
 
 struct Pods {
     std::vector<std::string> interfaces{}; // on the node, of the pods
@@ -25,4 +25,4 @@ std::vector<std::string> refusing_chains_of_nft(std::string_view listing, const 
 std::vector<std::string> refusing_chains_of_iptables(std::string_view listing, std::string_view family,
                                                      const Pods &pods);
 
-} // namespace podlane::ctl::forwarded
+} // namespace podlane::ctl::forwarding

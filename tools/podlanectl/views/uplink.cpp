@@ -38,8 +38,8 @@ constexpr std::array<Column<UplinkReport>, 4> kUplinkColumns = {{
 
 bool is_fine(const UplinkReport &one) { return one.has_programs && !one.name.empty(); }
 
-Result<bool> is_pinned(const World &world, std::uint32_t ifindex, Hook hook, const char *program,
-                       const ProgramsOnTcx &on_tcx) {
+Result<bool> runs_pinned(const World &world, std::uint32_t ifindex, Hook hook, const char *program,
+                         const ProgramsOnTcx &on_tcx) {
     const Result<Fd> pinned = open_program(world.bpffs, program);
     if (!pinned)
         return pinned.error().code == ErrorCode::missing ? Result<bool>(false) : pinned.error();
@@ -68,8 +68,8 @@ Result<std::vector<UplinkReport>> read_uplinks(const World &world, const Program
             if (network != 0)
                 one.networks.push_back(network_words(names, network));
         if (!one.name.empty())
-            one.has_programs = TRY(is_pinned(world, ifindex, Hook::ingress, PODLANE_PROGRAM_FROM_UPLINK, on_tcx)) &&
-                               TRY(is_pinned(world, ifindex, Hook::egress, PODLANE_PROGRAM_TO_UPLINK, on_tcx));
+            one.has_programs = TRY(runs_pinned(world, ifindex, Hook::ingress, PODLANE_PROGRAM_FROM_UPLINK, on_tcx)) &&
+                               TRY(runs_pinned(world, ifindex, Hook::egress, PODLANE_PROGRAM_TO_UPLINK, on_tcx));
     }
     std::ranges::sort(all, {}, &UplinkReport::ifindex);
     return all;

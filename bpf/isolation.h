@@ -172,8 +172,12 @@ static __always_inline bool is_wanted_reply(struct packet *p, __u32 came_by, str
 	__u32 info = ctinfo_of(p->skb);
 
 	if (info == CTINFO_RELATED_REPLY) {
-		/* A pod may answer with an error only for itself: it could name connections with others. */
-		if (!p->is_icmp_error || (sender && !(p->has_flow && same_addr(&p->ip.source, &p->flow.peer))))
+		bool may_be_of_pod = sender || (!came_by && p->detour);
+
+		/* A pod may answer with an error only for itself: it could name connections with others. What else is
+		 * related are the node's resets in place of a peer that it rejects. */
+		if (p->is_icmp_error ? may_be_of_pod && !(p->has_flow && same_addr(&p->ip.source, &p->flow.peer))
+				     : came_by || !(p->tcp_flags & TCP_RST))
 			return false;
 	} else if (info != CTINFO_ESTABLISHED_REPLY) {
 		return false;
@@ -229,6 +233,25 @@ static __always_inline bool is_on_link_only(struct packet *p)
 	       (p->icmp_type == ND_NEIGHBOUR_SOLICITATION || p->icmp_type == ND_NEIGHBOUR_ADVERTISEMENT);
 }
 
+/* Fragments that Linux makes of IPv6 packets do not say where they came by. The node's own have a socket. */
+static __always_inline bool is_from_unknown(struct packet *p)
+{
+	return !p->skb->ingress_ifindex && p->protocol == ETH_P_IPV6 && p->detour && !p->skb->sk;
+}
+
+/* Whether others of its connection may be let in. By its address, which lets nobody in here. */
+static __always_inline bool may_be_of_accepted(struct packet *p)
+{
+	__u32 receiver = p->skb->ifindex, owner;
+
+	if (!is_from_unknown(p))
+		return false;
+	owner = find_owner_on_node(&p->ip.source);
+	if (owner)
+		return p->interface->flags & INTERFACE_ISOLATED_NETWORK || shares_group(receiver, owner);
+	return accepts_remote(p, receiver, p->interface->flags, &p->ip.source);
+}
+
 static __always_inline bool may_arrive(struct packet *p)
 {
 	__u32 came_by = p->skb->ingress_ifindex;
@@ -241,8 +264,7 @@ static __always_inline bool may_arrive(struct packet *p)
 	/* First, before the interface it came by is looked up: most packets end here. */
 	if (came_by && p->interface->flags & INTERFACE_ISOLATED_GROUP && shares_group(p->skb->ifindex, came_by))
 		return true;
-	/* Fragments that Linux makes of IPv6 packets do not say where they came by. The node's own have a socket. */
-	if (!came_by && p->protocol == ETH_P_IPV6 && p->detour && !p->skb->sk)
+	if (is_from_unknown(p))
 		return is_wanted_reply(p, 0, 0);
 	if (came_by)
 		sender = map_find(&interfaces_v1, &came_by);
@@ -254,8 +276,7 @@ static __always_inline int check_arriving(struct packet *p)
 {
 	if (may_arrive(p))
 		return 0;
-	if (p->skb->ingress_ifindex ||
-	    p->protocol != ETH_P_IPV6) /* others of its connection may be let in: see above */
+	if (!may_be_of_accepted(p))
 		end_refused(p->skb);
 	return REASON_DROP_ISOLATION;
 }

@@ -223,6 +223,43 @@ TEST_P(Isolated, ARefusedPacketTakesNoPortFromThePod) {
             }
 }
 
+// Linux fragments such IPv6 packets itself, and forgets by which interface they came.
+TEST_P(Isolated, ARefusedPacketInFragmentsTakesNoPortFromThePod) {
+    if (!require(programs_query_conntrack(lab_->node().bpffs())))
+        GTEST_SKIP() << "this kernel has no bpf_skb_ct_lookup";
+    const EchoServer outside(lab_->outside(), ipv4(), kPort);
+    const Wire uplink(lab_->outside(), "eth0");
+    const Mac gateway = Wire(lab_->node().ns(), "up0").mac();
+    const Ends ends{outside_addr(), addr(victim_), kPort, 41100};
+    const std::uint64_t before = drops(victim_);
+    if (ipv4()) {
+        Packet fragmented = udp(ends, 64);
+        fragmented.fragment = 0x2000;
+        uplink.send(frame(gateway, uplink.mac(), fragmented));
+        fragmented.fragment = 0x0009;
+        uplink.send(frame(gateway, uplink.mac(), fragmented));
+    } else {
+        const frames::Frame below =
+            frames::Ethernet{gateway, uplink.mac()} / frames::Ipv6{outside_addr(), addr(victim_)};
+        uplink.send(below / frames::Extension{IPPROTO_DSTOPTS, 25} / frames::Extension{IPPROTO_FRAGMENT, 1, 1} /
+                    frames::Udp{kPort, 41100} / Bytes(64));
+        uplink.send(below / frames::Extension{IPPROTO_FRAGMENT, 1, 0x48, IPPROTO_UDP} / Bytes(64));
+    }
+    EXPECT_TRUE(wait_until([&] { return drops(victim_) > before; }));
+    EXPECT_EQ(ask(victim_.ns(), Transport::udp, {outside_addr(), kPort}, "hello", {addr(victim_), 41100}), 0);
+}
+
+// Also if the node may not connect to the pod: it speaks for the peer that its rules reject.
+TEST_P(Isolated, TheResetOfARuleArrives) {
+    Json keys = in_group("tenant-a");
+    keys["host"] = "deny";
+    const Pod closed = add_pod(keys);
+    (void)must_run(lab_->node().ns(), words(std::string(ipv4() ? "iptables" : "ip6tables") +
+                                            " -w -I FORWARD -p tcp --dport 7 -j REJECT --reject-with tcp-reset"));
+    EXPECT_EQ(ask(closed.ns(), Transport::tcp, {outside_addr(), kPort}), ECONNREFUSED);
+    EXPECT_FALSE(ping(lab_->node().ns(), addr(closed)));
+}
+
 // As with WireGuard: both have the same port.
 TEST_P(Isolated, APeerThatSpokeFirstMayAnswer) {
     if (!require(programs_query_conntrack(lab_->node().bpffs())))

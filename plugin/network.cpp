@@ -8,6 +8,7 @@
 #include "plugin/conntrack.hpp"
 #include "plugin/egress_rules.hpp"
 #include "plugin/history.hpp"
+#include "plugin/isolation.hpp"
 #include "plugin/limit_group.hpp"
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
@@ -213,8 +214,9 @@ Result<void> restore_network(const cni::Request &request, const NetworkPlan &pla
     for (const AttachmentRecord &record : TRY(records_of(request.config).list())) {
         const bool is_own = record.container_id == request.container_id && record.ifname == request.ifname;
         if (!is_own && record.entry && record.entry->network == plan.id &&
-            record.created_boottime_ns >= before.changed_ns && TRY(is_of_this_boot(record)))
-            return {};
+            record.created_boottime_ns >= before.changed_ns && TRY(is_of_this_boot(record)) &&
+            TRY(tables.endpoints.find(TRY(make_endpoint_key(record.container_id, record.ifname)))))
+            return {}; // the record of one that failed goes last
     }
     std::vector<std::uint32_t> uplinks;
     for (const std::uint32_t ifindex : before.uplinks)
@@ -349,10 +351,17 @@ Result<void> enter_network(const cni::Request &request, const NetworkPlan &plan,
                  "look for another program that changes the TC hooks of the uplinks or the default route"};
 }
 
+bool lacks_uplink_programs(const endpoint &record, const network &entry) {
+    return entry.has_uplinks == 0 && (is_isolated(record) || (record.flags & INTERFACE_FAST_LOCAL) != 0);
+}
+
 Result<void> check_network(const cni::Request &request, const Tables &tables, const endpoint &record) {
     const cni::Config &config = request.config;
-    if (!TRY(tables.networks.find(record.network)))
+    const auto there = TRY(tables.networks.find(record.network));
+    if (!there)
         return missing("the entry of network " + config.name + " in " PODLANE_MAP_NETWORKS " is gone");
+    if (lacks_uplink_programs(record, *there))
+        return missing("network " + config.name + " has no programs on uplinks");
     if (!TRY(has_cidrs(config, tables, record)))
         return missing("clusterCIDRs of network " + config.name + " are gone from " PODLANE_MAP_CIDRS);
     if (has_egress_route(config) && TRY(find_own_address_rules()) != OwnAddressRules::all)

@@ -44,6 +44,10 @@ Result<void> drop_network_if_unused(const cni::Request &request, const Tables &t
 // programs of uplinks go with the last endpoint of the node.
 Result<void> drop_network_without_maps(const cni::Request &request, const std::optional<endpoint> &entry);
 
+// Whether programs on the uplinks have to judge packets to and from the endpoint, but the network's entry has none
+// there: a version before has made it.
+bool lacks_uplink_programs(const endpoint &record, const network &entry);
+
 // CHECK: the network's name and CIDRs are there, and the programs on every uplink they were attached to.
 Result<void> check_network(const cni::Request &request, const Tables &tables, const endpoint &record);
 

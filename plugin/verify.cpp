@@ -328,6 +328,7 @@ Result<void> Verifier::check_network_once(const cni::Request &request, const end
     for (const Prefix &prefix : request.config.cluster_cidrs)
         key += " " + to_string(prefix);
     key += has_egress_route(request.config) ? " egress" : "";
+    key += " " + std::to_string(record.flags);
     auto known = networks_.find(key);
     if (known == networks_.end())
         known = networks_.emplace(std::move(key), check_network(request, tables_, record)).first;

@@ -171,6 +171,16 @@ TEST_F(CheckTest, NamesChangedMapEntries) {
     EXPECT_THAT(check(made_), succeeds());
 }
 
+TEST_F(CheckTest, NamesANetworkOfAnOlderVersionWithoutProgramsOnUplinks) {
+    const auto networks = open(&open_networks);
+    auto entry = *require(networks.find(network_id("pods")));
+    entry.has_uplinks = 0;
+    require(networks.update(network_id("pods"), entry));
+    expect_said("network pods has no programs on uplinks");
+    (void)make(keys_);
+    EXPECT_THAT(check(made_), succeeds());
+}
+
 TEST_F(CheckTest, FailsWithoutTheLease) {
     std::filesystem::remove_all(node_.leases());
     const Reply reply = check(made_);

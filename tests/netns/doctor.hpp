@@ -389,8 +389,6 @@ const std::vector<Fault> kFaults = {
              GTEST_SKIP() << "this kernel has neither fq nor htb";
          d.on_node("tc qdisc del dev " + limited.host_ifname + " root");
      }},
-    {"NetworkGone", "asked-entry", "the entry of network pods", true,
-     [](Doctor &d) { (void)require(d.open(&open_networks).remove(network_id("pods"))); }},
 };
 
 } // namespace podlane::test

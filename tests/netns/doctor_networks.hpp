@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Findings of podlanectl doctor in the runtime's configuration of Podlane's networks.
+// Findings of podlanectl doctor about networks: in the runtime's configuration, and in the maps.
 #pragma once
 
 #include "tests/netns/doctor.hpp"
@@ -62,6 +62,15 @@ const std::vector<Fault> kNetworkFaults = {
     {"RangeOfTheNodesNetwork", "range-overlap", "203.0.113.0/25 of network pods overlaps 203.0.113.0/24 of up0", false,
      [](Doctor &d) {
          configure(d, {{"ipMasq", true}}, "203.0.113.0/25");
+     }},
+    {"NetworkGone", "asked-entry", "the entry of network pods", true,
+     [](Doctor &d) { (void)require(d.open(&open_networks).remove(network_id("pods"))); }},
+    {"NetworkWithoutUplinkPrograms", "asked-entry", "network pods has no programs on uplinks", true,
+     [](Doctor &d) {
+         const auto networks = d.open(&open_networks);
+         auto entry = *require(networks.find(network_id("pods")));
+         entry.has_uplinks = 0;
+         require(networks.update(network_id("pods"), entry));
      }},
 };
 

@@ -2,6 +2,7 @@
 // An ADD that fails leaves what others have, and what they change meanwhile.
 #include "loader/net/link.hpp"
 #include "loader/pins.hpp"
+#include "loader/record.hpp"
 #include "maps/tables.hpp"
 #include "plugin/masquerade.hpp"
 #include "plugin/peer_interfaces.hpp"
@@ -140,6 +141,27 @@ TEST_F(RollbackOthersTest, TheNetworkOfLivingPodsIsAsItWas) {
     }
     EXPECT_EQ(check(living, first).rc, 0);
     EXPECT_EQ(node_.podlanectl("uplink list").rc, 0);
+}
+
+// The record of an ADD that fails at the same time is there until its IPAM plugin has released the lease.
+TEST_F(RollbackOthersTest, TheNetworkIsAsItWasIfAnotherAddFailsToo) {
+    const Pod living = make({{"clusterCIDRs", {"198.18.0.0/16"}}});
+    const std::string before = node_.state();
+    const AttachmentRecords records(kStateDirectory, node_.bpffs());
+    AttachmentRecord other = *require(records.find(living.container->id(), "eth0"));
+    other.container_id = "fails-too";
+    other.created_boottime_ns = ~0ULL >> 1U;
+    other.entry->ifindex = 424242; // its links are gone
+    ASSERT_TRUE(set_field(other.entry->host_ifname, "cali424242"));
+    put_ipam(R"({"cniVersion":"1.0.0","ips":[{"address":")" + living.text4() + R"(/24"}]})");
+    Json keys = with_fake_ipam();
+    keys["clusterCIDRs"] = {"10.0.0.0/8"};
+    node_.run("ip route del " + living.text4() + " dev " + living.host_ifname);
+    require(records.write(other));
+    EXPECT_THAT(add(*node_.container(), keys), fails_with(104, {living.text4()}));
+    require(records.erase("fails-too", "eth0"));
+    node_.run("ip route add " + living.text4() + " dev " + living.host_ifname + " proto static scope link");
+    EXPECT_EQ(node_.state(), before);
 }
 
 // nft runs under the lock, which a known network's pods share and a new network's first pod waits for.

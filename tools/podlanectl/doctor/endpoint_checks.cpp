@@ -10,6 +10,7 @@
 #include "maps/abi/config.h"
 #include "maps/entries.hpp"
 #include "plugin/masquerade.hpp"
+#include "plugin/network.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/reinstate.hpp"
 #include "plugin/verify.hpp"
@@ -275,9 +276,14 @@ Result<void> look_at_requested_entries(const EndpointView &e, Findings &findings
         if ((e.record.flags & INTERFACE_EGRESS_ROUTE) != 0 && !TRY(live.source_routes.find({e.record.ifindex, addr})))
             report_by_record(findings,
                              "the egress route of " + to_string(addr) + " is missing in " PODLANE_MAP_SOURCE_ROUTES);
-    if (e.has_host_veth() && !TRY(live.networks.find(e.record.network))) // without a veth, no program needs it
-        report_by_record(findings, "the entry of network " + std::string(field_text(e.record.network_name)) +
-                                       " in " PODLANE_MAP_NETWORKS " is gone");
+    if (!e.has_host_veth()) // no program needs its network
+        return {};
+    const auto network = TRY(live.networks.find(e.record.network));
+    const std::string name(field_text(e.record.network_name));
+    if (!network)
+        report_by_record(findings, "the entry of network " + name + " in " PODLANE_MAP_NETWORKS " is gone");
+    else if (lacks_uplink_programs(e.record, *network))
+        report_by_record(findings, "network " + name + " has no programs on uplinks");
     return {};
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "loader/expedited_rcu.hpp"
-#include "loader/host_veth.hpp"
+#include "loader/lost.hpp"
 #include "loader/net/link.hpp"
 #include "loader/net/link_group.hpp"
 #include "loader/net/namespace.hpp"
@@ -80,8 +80,7 @@ struct Known {
 Result<bool> has_died_elsewhere(const AttachmentRecord &record, const ThisNode &node, net::Netlink &host) {
     if (!node.may_have_made(record) || record.held_until_ns != 0)
         return false;
-    return record.only_lease || record.boot_id != node.boot ||
-           (record.entry && !TRY(find_host_veth(host, *record.entry)));
+    return record.only_lease || record.boot_id != node.boot || (record.entry && !TRY(is_living(record, host)));
 }
 
 // Times are CLOCK_BOOTTIME, which nobody sets.

@@ -83,12 +83,22 @@ std::vector<Prefix> recorded_addresses(const AttachmentRecord &record) {
     return addresses;
 }
 
-// Addresses that the pod or the runtime requests go first.
+// Addresses that the pod or the runtime requests go first. The ADD does not depend on another IPAM plugin than its own,
+// nor on a lease beyond its time.
 Result<cni::Attachment> take_over(const cni::Request &request, const std::vector<AttachmentRecord> &held,
                                   bool &killed) {
     for (const AttachmentRecord &one : held)
         for (const cni::Request &of_old : TRY(requests_with_lease(request_of(one, request.config.state_dir), one)))
-            TRY(ipam::remove(of_old));
+            if (auto released = ipam::remove(of_old); !released) {
+                if (is_held(one) && of_old.config.ipam_type == request.config.ipam_type) {
+                    if (released.error().code == ErrorCode::try_again_later) // it does not mean the range
+                        released.error().code = ErrorCode::ipam;
+                    return std::move(released).error();
+                }
+                log(cni::Log::Level::warning,
+                    released.error().message + ": the held lease waits, another one is requested");
+                return ipam::add(request, killed);
+            }
     const std::vector<Prefix> addresses = recorded_addresses(held.back());
     if (!request.config.pod_addresses.empty() || !request.config.requested_ips.empty() || addresses.empty())
         return ipam::add(request, killed);
@@ -162,7 +172,8 @@ Result<cni::Attachment> request_lease(const cni::Request &request, bool &killed)
     const std::vector<AttachmentRecord> own = TRY(held_for(request));
     const Fd lock = TRY(lock_leases(records, own.empty() ? LOCK_SH : LOCK_EX));
     auto lease = own.empty() ? ipam::add(request, killed) : take_over(request, own, killed);
-    if (lease || !has_no_address_left(lease.error()))
+    // One that was killed has said nothing about its range.
+    if (lease || killed || !has_no_address_left(lease.error()))
         return lease;
     std::vector<AttachmentRecord> held = TRY(held_leases(records));
     std::erase_if(held, [&](const AttachmentRecord &one) { return one.network != request.config.name; });

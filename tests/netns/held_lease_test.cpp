@@ -164,6 +164,42 @@ TEST_F(HeldLeaseTest, HeldAddressesGiveWayIfTheRangeIsFull) {
     EXPECT_EQ(held(), (Names{"shop/web-1", "shop/web-2", "shop/web-3", "shop/web-4"})) << "the oldest one";
 }
 
+// A network moves to another IPAM plugin: the former one has gone, or fails.
+TEST_F(HeldLeaseTest, APodDoesNotDependOnAFormerIpamPlugin) {
+    const std::string log = node_.dir() + "/log", host_local = fs::read_symlink(node_.plugins() + "/host-local");
+    const Json moved = keys(
+        {{"log", {{"file", log}}}, {"ipam", {{"type", "static"}, {"addresses", {{{"address", "198.18.9.77/32"}}}}}}});
+    for (const std::string name : {"web-0", "web-1"}) {
+        (void)come_and_go(name);
+        node_.remove_plugin("host-local");
+        if (name == "web-1")
+            node_.put_plugin("host-local", "#!/bin/sh\necho '{\"code\":100,\"msg\":\"no data\"}'\nexit 1\n");
+        const auto container = node_.container();
+        EXPECT_THAT(add(*container, moved, named("shop", name)), succeeds());
+        EXPECT_THAT(read_file(log), HasSubstr("the held lease waits"));
+        EXPECT_THAT(del(*container, moved, named("shop", name)), succeeds());
+        fs::remove(log);
+        node_.remove_plugin("host-local");
+        fs::create_symlink(host_local, node_.plugins() + "/host-local");
+    }
+    EXPECT_THAT(gc(), succeeds());
+    EXPECT_TRUE(node_.leased().empty());
+    EXPECT_EQ(held(), Names{});
+}
+
+// It has not said that the range is full.
+TEST_F(HeldLeaseTest, AnIpamPluginThatIsKilledCostsNoHeldAddress) {
+    const auto before = come_and_go("web-0");
+    const std::string host_local = fs::read_symlink(node_.plugins() + "/host-local");
+    node_.remove_plugin("host-local");
+    node_.put_plugin("host-local", "#!/bin/sh\n[ $CNI_COMMAND = ADD ] && exec sleep 60\nexec " + host_local + "\n");
+    EXPECT_THAT(add(*node_.container(), keys({{"ipamTimeout", 1}}), named("shop", "db-0")), fails_with(11));
+    EXPECT_EQ(held(), Names{"shop/web-0"});
+    node_.remove_plugin("host-local");
+    fs::create_symlink(host_local, node_.plugins() + "/host-local");
+    EXPECT_EQ(addresses(start("web-0")), before);
+}
+
 // A node where a lease has been held once, and many other pods.
 TEST_F(HeldLeaseTest, CallsOfOthersReadNoRecordsOfThirdPods) {
     (void)come_and_go("web-0");

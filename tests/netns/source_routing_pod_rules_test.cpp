@@ -81,11 +81,12 @@ class PodRules : public testing::TestWithParam<std::string> {
         return config;
     }
     [[nodiscard]] std::string log_file() { return node().dir() + "/podlane.log"; }
-    [[nodiscard]] std::string logged() {
-        std::stringstream text;
-        text << std::ifstream(log_file()).rdbuf();
-        return text.str();
+    [[nodiscard]] Chain net1_alone() {
+        Chain alone(node(), {podlane()}, "1.0.0", "net1");
+        alone.variables = {{"CNI_IFNAME", "net1"}};
+        return alone;
     }
+    [[nodiscard]] std::string logged() { return read_file(log_file()); }
     [[nodiscard]] Attach net1(const Json &keys = Json::object()) {
         return {"net1", "net1", {main_plugin(), podlane(keys)}};
     }
@@ -157,7 +158,7 @@ TEST_P(PodRules, WithoutPodlaneBehindItAnswersAreLost) {
     const std::uint32_t first = SourceLab::host_veth(*pod_, "eth0");
     for (const bool ipv4 : {true, false}) {
         const std::uint64_t dropped = lab_.count(first, REASON_DROP_SOURCE_ADDRESS);
-        EXPECT_NE(run(lab_.client(1).ns(), words("ping -c 1 -W 1 " + to_string(addr("net1", ipv4)))).rc, 0);
+        EXPECT_FALSE(ping_once(ipv4));
         EXPECT_TRUE(wait_until([&] { return lab_.count(first, REASON_DROP_SOURCE_ADDRESS) > dropped; }));
     }
 }
@@ -213,29 +214,37 @@ TEST_P(PodRules, CheckNoticesWhatIsMissing) {
 TEST_P(PodRules, DelLeavesTheContainerAsItWas) {
     add_pod();
     EXPECT_NE(routing(), before_);
-    Chain podlane_alone(node(), {podlane()}, "1.0.0", "net1");
-    podlane_alone.variables = {{"CNI_IFNAME", "net1"}};
+    const Chain podlane_alone = net1_alone();
     for (int time = 0; time < 2; ++time)
         EXPECT_EQ(podlane_alone.del(*pod_, true).rc, 0);
     EXPECT_EQ(routing(), before_) << "while the interface is still there";
     EXPECT_EQ(pod_->run("ip route show table all dev net1").find(" table 13"), std::string::npos);
     EXPECT_EQ(lab_.check(pod_, "eth0").rc, 0) << lab_.check(pod_, "eth0");
     EXPECT_EQ(lab_.del(pod_, "net1").rc, 0);
-    EXPECT_TRUE(answers("eth0", 0, true));
-    EXPECT_TRUE(answers("eth0", 0, false));
+    EXPECT_TRUE(answers("eth0", 0, true) && answers("eth0", 0, false));
 }
 
 TEST_P(NoHostVeth, DelWithoutANamespaceIsClean) {
     add_pod();
     pod_->remove_namespace();
     lab_.forget(pod_, "net1"); // the reference host-device fails without a namespace
-    Chain podlane_alone(node(), {podlane()}, "1.0.0", "net1");
-    podlane_alone.variables = {{"CNI_IFNAME", "net1"}};
+    const Chain podlane_alone = net1_alone();
     EXPECT_EQ(podlane_alone.del(*pod_, true).rc, 0);
     EXPECT_EQ(podlane_alone.del(*pod_).rc, 0);
     const auto endpoints = require(require(open_endpoints(node().bpffs(), Access::read_only)).entries());
     EXPECT_EQ(endpoints.size(), 1U);
     pod_.reset();
+}
+
+// As another runtime sends it, whose list has none of these pods.
+TEST_P(NoHostVeth, AGcOfAnotherRootLeavesTheRules) {
+    add_pod();
+    const std::string by_rules = routing();
+    Json other = podlane({{"cniVersion", "1.1.0"}, {"name", "net1"}, {"cni.dev/valid-attachments", Json::array()}});
+    other["bpffs"] = node().bpffs() + "-other";
+    EXPECT_EQ(node().cni("podlane", "GC", other).rc, 0);
+    EXPECT_EQ(routing(), by_rules);
+    EXPECT_EQ(lab_.check(pod_, "net1").rc, 0);
 }
 
 // DEL goes by what ADD put, whatever the interface has by now.
@@ -247,8 +256,7 @@ TEST_P(PodRules, ARenumberedInterfaceLeaksNothing) {
         (void)pod_->run(ip + " addr add " + (ipv4 ? "192.0.2.99/26" : "2001:db8:f1::99/64") + " dev net1");
     }
     EXPECT_NE(lab_.check(pod_, "net1").rc, 0);
-    Chain podlane_alone(node(), {podlane()}, "1.0.0", "net1");
-    podlane_alone.variables = {{"CNI_IFNAME", "net1"}};
+    const Chain podlane_alone = net1_alone();
     EXPECT_EQ(podlane_alone.del(*pod_, true).rc, 0);
     EXPECT_EQ(routing(), before_);
     EXPECT_EQ(pod_->run("ip route show table all dev net1").find(" table 13"), std::string::npos);
@@ -262,10 +270,8 @@ TEST_P(PodRules, AsTheFirstInterfaceItWorksAsWell) {
     lab_.add(pod_, first);
     lab_.add(pod_, "eth0", 0);
     settle();
-    for (const bool ipv4 : {true, false}) {
-        EXPECT_TRUE(answers("eth0", 0, ipv4)) << ipv4;
-        EXPECT_TRUE(answers("net1", 1, ipv4)) << ipv4;
-    }
+    for (const bool ipv4 : {true, false})
+        EXPECT_TRUE(answers("eth0", 0, ipv4) && answers("net1", 1, ipv4)) << ipv4;
     for (const char *ifname : {"eth0", "net1"})
         EXPECT_EQ(lab_.check(pod_, ifname).rc, 0) << lab_.check(pod_, ifname);
     EXPECT_THAT(lab_.del(pod_, "eth0"), succeeds());
@@ -279,15 +285,11 @@ TEST_P(NoHostVeth, ItsModeIsInTheLogAndShown) {
     const auto ctl = [&](const std::string &command) { return node().podlanectl_json(command); };
     bool shown = false;
     for (const Json &one : ctl("source list " + pod_->id()))
-        if (one.at("interface") == "net1") {
-            shown = true;
-            EXPECT_EQ(one.at("uplink"), "by rule in the container");
-        }
+        shown |= one.at("interface") == "net1" && one.at("uplink") == "by rule in the container";
     EXPECT_TRUE(shown);
     const Json way =
         ctl("path show " + pod_->id() + " --source " + to_string(addr("net1", true)) + " --destination 203.0.113.9");
-    EXPECT_TRUE(std::any_of(way.begin(), way.end(), [](const Json &one) { return one.at("way") == "container"; }))
-        << way;
+    EXPECT_TRUE(std::ranges::any_of(way, [](const Json &one) { return one.at("way") == "container"; })) << way;
     for (const Json &finding : ctl("status").at("findings"))
         EXPECT_EQ(finding.dump().find("is gone"), std::string::npos) << finding;
     for (const Json &finding : ctl("doctor " + pod_->id()))
@@ -325,8 +327,7 @@ TEST_P(NoHostVeth, LostEntriesAreRestored) {
             EXPECT_EQ(lab_.check(pod_, ifname).rc, 0) << lab_.check(pod_, ifname);
         EXPECT_EQ(routing(), by_rules);
     }
-    Chain podlane_alone(node(), {podlane()}, "1.0.0", "net1");
-    podlane_alone.variables = {{"CNI_IFNAME", "net1"}};
+    const Chain podlane_alone = net1_alone();
     EXPECT_EQ(podlane_alone.del(*pod_, true).rc, 0);
     EXPECT_EQ(routing(), before_);
 }

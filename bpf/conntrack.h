@@ -204,3 +204,25 @@ static __always_inline int query_conntrack(struct __sk_buff *skb, struct flow_sc
 		return FOLLOW_UNTRACKED;
 	return good ? FOLLOW_CONFIRMED : 0;
 }
+
+/*
+ * Whether the host has given the packet another source, an address of its own; the former one is left in work->other.
+ * A global function: the verifier checks it once.
+ */
+__attribute__((noinline)) int read_former_source(struct __sk_buff *skb)
+{
+	const unsigned long entry = entry_of(skb);
+	struct nf_conn___podlane *ct = (void *)(entry & ~CTINFO_MASK);
+	struct flow_scratch *work = find_scratch();
+	unsigned long status;
+	__u32 from[4];
+
+	if (!work || !entry || (entry & CTINFO_MASK) >= CTINFO_ESTABLISHED_REPLY ||
+	    bpf_probe_read_kernel(&status, sizeof(status), &ct->status) || !(status & CT_SOURCE_NAT) ||
+	    bpf_probe_read_kernel(from, sizeof(from), &ct->tuplehash[0].tuple.src.u3))
+		return 0;
+	work->other.source = skb->protocol == bpf_htons(ETH_P_IP)
+				     ? mapped_ipv4(from[0])
+				     : (struct ip_addr){{from[0], from[1], from[2], from[3]}};
+	return 1;
+}

@@ -115,28 +115,6 @@ static __always_inline bool accepts_remote(struct packet *p, __u32 receiver, __u
 	return known ? known & PREFIX_SET : entry->flags & ISOLATION_OUTSIDE;
 }
 
-/*
- * Whether the host has given the packet another source, an address of its own; the former one is left in work->other.
- * A global function: the verifier checks it once.
- */
-__attribute__((noinline)) int read_former_source(struct __sk_buff *skb)
-{
-	const unsigned long entry = entry_of(skb);
-	struct nf_conn___podlane *ct = (void *)(entry & ~CTINFO_MASK);
-	struct flow_scratch *work = find_scratch();
-	unsigned long status;
-	__u32 from[4];
-
-	if (!work || !entry || (entry & CTINFO_MASK) >= CTINFO_ESTABLISHED_REPLY ||
-	    bpf_probe_read_kernel(&status, sizeof(status), &ct->status) || !(status & CT_SOURCE_NAT) ||
-	    bpf_probe_read_kernel(from, sizeof(from), &ct->tuplehash[0].tuple.src.u3))
-		return 0;
-	work->other.source = skb->protocol == bpf_htons(ETH_P_IP)
-				     ? mapped_ipv4(from[0])
-				     : (struct ip_addr){{from[0], from[1], from[2], from[3]}};
-	return 1;
-}
-
 /* Whether the endpoint lets in what came by this interface, but for members of its groups; 0 is the node itself. */
 static __always_inline bool lets_in(struct packet *p, __u32 came_by, struct interface *sender)
 {
@@ -243,13 +221,18 @@ static __always_inline bool is_from_unknown(struct packet *p)
 static __always_inline bool may_be_of_accepted(struct packet *p)
 {
 	__u32 receiver = p->skb->ifindex, owner;
+	struct ip_addr source = p->ip.source;
+	struct flow_scratch *work;
 
 	if (!is_from_unknown(p))
 		return false;
-	owner = find_owner_on_node(&p->ip.source);
+	work = find_scratch();
+	if (work && read_former_source(p->skb))
+		source = work->other.source;
+	owner = find_owner_on_node(&source);
 	if (owner)
 		return p->interface->flags & INTERFACE_ISOLATED_NETWORK || shares_group(receiver, owner);
-	return accepts_remote(p, receiver, p->interface->flags, &p->ip.source);
+	return accepts_remote(p, receiver, p->interface->flags, &source);
 }
 
 static __always_inline bool may_arrive(struct packet *p)

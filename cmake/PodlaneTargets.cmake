@@ -62,19 +62,20 @@ set(PODLANE_TEST_OPTIONS -O0 -g1)
 set(PODLANE_TEST_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT CMAKE_CROSSCOMPILING)
     list(APPEND PODLANE_TEST_OPTIONS -fpch-instantiate-templates -Xclang -fno-pch-timestamp -Wno-unused-command-line-argument)
-    set(PODLANE_TEST_LAUNCHER ${PROJECT_BINARY_DIR}/compile-tests)
+    set(PODLANE_TEST_LAUNCHER ${PROJECT_BINARY_DIR}/compile-tests ${PODLANE_CLANG})
     list(JOIN CMAKE_CXX_COMPILER_LAUNCHER " " launcher)
-    file(CONFIGURE OUTPUT ${PODLANE_TEST_LAUNCHER} @ONLY CONTENT [[
+    file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/compile-tests @ONLY CONTENT [[
 #!/bin/sh
-shift # the compiler of what is shipped
+clang=$1
+shift 2 # the second is the compiler of what is shipped
 case "$*" in
 *" -x c++-header "*) # or it would include the one before
     output=${*##* -o }
     rm -f "${output%% *}" ;;
 esac
-exec @launcher@ @PODLANE_CLANG@ --driver-mode=g++ "$@"
+exec @launcher@ "$clang" --driver-mode=g++ "$@"
 ]])
-    file(CHMOD ${PODLANE_TEST_LAUNCHER} PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
+    file(CHMOD ${PROJECT_BINARY_DIR}/compile-tests PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
 endif()
 find_program(PODLANE_LLD ld.lld)
 
@@ -153,6 +154,6 @@ function(podlane_tests label)
             set(filter "-${arg_COMBINATIONS}")
             podlane_discover(${name} combinations/${stem} combinations "${arg_COMBINATIONS}" FALSE)
         endif()
-        podlane_discover(${name} ${label}/${stem} ${label} "${filter}" $<IN_LIST:${stem},${arg_ALONE}>)
+        podlane_discover(${name} ${label}/${stem} ${label} "${filter}" "$<IN_LIST:${stem},${arg_ALONE}>")
     endforeach()
 endfunction()

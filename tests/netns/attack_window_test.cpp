@@ -152,6 +152,7 @@ INSTANTIATE_TEST_SUITE_P(Tcx, AttackWindow,
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Clsact, AttackWindow,
                          testing::Values(std::tuple{LabParameter{"clsact", true}, true},
+                                         std::tuple{LabParameter{"clsact", true}, false},
                                          std::tuple{LabParameter{"clsact", false}, false}),
                          name_of);
 

@@ -28,7 +28,7 @@ TEST_P(WithdrawnHost, ConnectionsOfTheHostStackEnd) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, AttackWithdrawn, lab_parameters(), lab_parameter_name);
-INSTANTIATE_TEST_SUITE_P(All, WithdrawnHost, testing::Values(LabParameter{"tcx", true}, LabParameter{"tcx", false}),
+INSTANTIATE_TEST_SUITE_P(All, WithdrawnHost, testing::Values(LabParameter{"clsact", true}, LabParameter{"tcx", false}),
                          lab_parameter_name);
 
 } // namespace

@@ -199,7 +199,7 @@ TEST_P(Egress, EachInterfaceIsJudgedByItsNetwork) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Egress, testing::Values(LabParameter{"auto", true}, LabParameter{"auto", false}),
-                         [](const auto &info) { return std::string(info.param.ipv4 ? "V4" : "V6"); });
+                         lab_family_name);
 
 } // namespace
 } // namespace podlane::test

@@ -196,7 +196,7 @@ TEST_P(Conntrack, TheFirstAddLogsRulesThatEstablishedConnectionsDoNotMeet) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Conntrack, testing::Values(LabParameter{"auto", true}, LabParameter{"auto", false}),
-                         lab_parameter_name);
+                         lab_family_name);
 
 } // namespace
 } // namespace podlane::test

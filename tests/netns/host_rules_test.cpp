@@ -230,7 +230,7 @@ TEST_P(HostRules, AFlowtableIsNotNeeded) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, HostRules, testing::Values(LabParameter{"auto", true}, LabParameter{"auto", false}),
-                         lab_parameter_name);
+                         lab_family_name);
 
 } // namespace
 } // namespace podlane::test

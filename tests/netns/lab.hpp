@@ -89,6 +89,10 @@ inline void PrintTo(const LabParameter &of, std::ostream *out) { *out << lab_par
 inline std::string lab_parameter_name(const testing::TestParamInfo<LabParameter> &info) {
     return lab_parameter_text(info.param);
 }
+// Of those that attach as the kernel can.
+inline std::string lab_family_name(const testing::TestParamInfo<LabParameter> &info) {
+    return info.param.ipv4 ? "V4" : "V6";
+}
 inline auto lab_parameters() {
     return testing::Values(LabParameter{"tcx", true}, LabParameter{"tcx", false}, LabParameter{"clsact", true},
                            LabParameter{"clsact", false});

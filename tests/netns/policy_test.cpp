@@ -147,7 +147,7 @@ TEST_P(PolicyVerdicts, AreThoseOfTheHostForRandomConnections) {
     EXPECT_GE(lab_->count(followed_, REASON_SENT_DIRECT), stages[5]);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PolicyVerdicts, testing::Values(LabParameter{"tcx", true}, LabParameter{"tcx", false}),
+INSTANTIATE_TEST_SUITE_P(All, PolicyVerdicts, testing::Values(LabParameter{"clsact", true}, LabParameter{"tcx", false}),
                          lab_parameter_name);
 
 } // namespace

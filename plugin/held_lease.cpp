@@ -83,27 +83,33 @@ std::vector<Prefix> recorded_addresses(const AttachmentRecord &record) {
     return addresses;
 }
 
-// Addresses that the pod or the runtime requests go first. The ADD does not depend on another IPAM plugin than its own,
-// nor on a lease beyond its time.
+// false: it waits. An ADD does not depend on another IPAM plugin than its own, nor on a lease beyond its time.
+Result<bool> release_for(const cni::Request &request, const AttachmentRecord &held) {
+    for (const cni::Request &of_old : TRY(requests_with_lease(request_of(held, request.config.state_dir), held)))
+        if (auto released = ipam::remove(of_old); !released) {
+            Error &error = released.error();
+            if (!is_held(held) || of_old.config.ipam_type != request.config.ipam_type) {
+                log(cni::Log::Level::warning, error.message + ": the held lease waits");
+                return false;
+            }
+            if (error.code == ErrorCode::try_again_later) // it does not mean the range
+                error.code = ErrorCode::ipam;
+            return std::move(error);
+        }
+    return true;
+}
+
+// Addresses that the pod or the runtime requests go first.
 Result<cni::Attachment> take_over(const cni::Request &request, const std::vector<AttachmentRecord> &held,
                                   bool &killed) {
+    std::vector<Prefix> addresses;
     for (const AttachmentRecord &one : held)
-        for (const cni::Request &of_old : TRY(requests_with_lease(request_of(one, request.config.state_dir), one)))
-            if (auto released = ipam::remove(of_old); !released) {
-                if (is_held(one) && of_old.config.ipam_type == request.config.ipam_type) {
-                    if (released.error().code == ErrorCode::try_again_later) // it does not mean the range
-                        released.error().code = ErrorCode::ipam;
-                    return std::move(released).error();
-                }
-                log(cni::Log::Level::warning,
-                    released.error().message + ": the held lease waits, another one is requested");
-                return ipam::add(request, killed);
-            }
-    const std::vector<Prefix> addresses = recorded_addresses(held.back());
+        if (TRY(release_for(request, one)))
+            addresses = recorded_addresses(one);
     if (!request.config.pod_addresses.empty() || !request.config.requested_ips.empty() || addresses.empty())
         return ipam::add(request, killed);
     auto lease = ipam::add(TRY(cni::with_addresses(request, addresses)), killed);
-    if (lease)
+    if (lease || killed)
         return lease;
     log(cni::Log::Level::warning,
         "the addresses that were held for the pod cannot be had: " + lease.error().message + "; others are requested");
@@ -207,7 +213,7 @@ void release_expired_leases(const cni::Config &config) {
                 continue;
             const auto released = release_or_keep(one, directory);
             log_failure(one, released);
-            if (!released) // the others would wait as long for the IPAM plugin
+            if (!released && released.error().code == ErrorCode::try_again_later) // the others would wait as long
                 return;
         }
     }

@@ -361,7 +361,8 @@ Result<void> check_network(const cni::Request &request, const Tables &tables, co
     if (!there)
         return missing("the entry of network " + config.name + " in " PODLANE_MAP_NETWORKS " is gone");
     if (lacks_uplink_programs(record, *there))
-        return missing("network " + config.name + " has no programs on uplinks");
+        return Error{ErrorCode::check_failed, "network " + config.name + " has no programs on uplinks",
+                     "`podlanectl repair` attaches them"};
     if (!TRY(has_cidrs(config, tables, record)))
         return missing("clusterCIDRs of network " + config.name + " are gone from " PODLANE_MAP_CIDRS);
     if (has_egress_route(config) && TRY(find_own_address_rules()) != OwnAddressRules::all)

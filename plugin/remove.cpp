@@ -277,11 +277,7 @@ Result<bool> settle_lease(Remains &remains, Lease lease, const std::string &stat
     const auto held = may_hold ? hold_lease(*remains.disk) : Result<bool>(false);
     if (!held)
         log(cni::Log::Level::warning, held.error().message + ": the lease is not held");
-    if (held && *held)
-        return false;
-    if (remains.disk)
-        remains.disk->held_until_ns = 0; // it waits if it stays
-    return release_lease(remains, lease != Lease::must_not_wait);
+    return held && *held ? Result<bool>(false) : release_lease(remains, lease != Lease::must_not_wait);
 }
 
 Result<void> write_record(const cni::Config &config, const AttachmentRecord &record) {

@@ -322,7 +322,7 @@ Result<void> Verifier::check_programs(const std::string &root, const endpoint &r
     return {};
 }
 
-// The same for all attachments with these words of the configuration.
+// The same for all attachments with these flags and words of the configuration.
 Result<void> Verifier::check_network_once(const cni::Request &request, const endpoint &record) {
     std::string key = request.config.bpffs + " " + request.config.name;
     for (const Prefix &prefix : request.config.cluster_cidrs)

@@ -187,6 +187,25 @@ TEST_F(HeldLeaseTest, APodDoesNotDependOnAFormerIpamPlugin) {
     EXPECT_EQ(held(), Names{});
 }
 
+TEST_F(HeldLeaseTest, AReleaseThatFailsIsTriedAgain) {
+    const std::string log = node_.dir() + "/log", host_local = fs::read_symlink(node_.plugins() + "/host-local");
+    const auto del_another = [&] {
+        const Json config = node_.config({{"ipam", nullptr}, {"log", {{"file", log}}}});
+        EXPECT_THAT(node_.cni("DEL", config, *node_.container()), succeeds());
+    };
+    (void)come_and_go("web-0", {{"keepAddressSeconds", 1}});
+    node_.put_plugin("host-local", "#!/bin/sh\necho '{\"code\":100,\"msg\":\"no data\"}'\nexit 1\n");
+    EXPECT_TRUE(wait_until([&] {
+        del_another();
+        return read_file(log).find("releasing the held lease") != std::string::npos;
+    }));
+    EXPECT_EQ(node_.leased().size(), 2U);
+    node_.remove_plugin("host-local");
+    fs::create_symlink(host_local, node_.plugins() + "/host-local");
+    del_another();
+    EXPECT_TRUE(node_.leased().empty());
+}
+
 // It has not said that the range is full.
 TEST_F(HeldLeaseTest, AnIpamPluginThatIsKilledCostsNoHeldAddress) {
     const auto before = come_and_go("web-0");

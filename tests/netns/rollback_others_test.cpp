@@ -160,6 +160,7 @@ TEST_F(RollbackOthersTest, TheNetworkIsAsItWasIfAnotherAddFailsToo) {
     require(records.write(other));
     EXPECT_THAT(add(*node_.container(), keys), fails_with(104, {living.text4()}));
     require(records.erase("fails-too", "eth0"));
+    EXPECT_THAT(node_.podlanectl("network list").out, AllOf(HasSubstr("198.18.0.0/16"), Not(HasSubstr("10.0.0.0/8"))));
     node_.run("ip route add " + living.text4() + " dev " + living.host_ifname + " proto static scope link");
     EXPECT_EQ(node_.state(), before);
 }

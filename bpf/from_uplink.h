@@ -200,7 +200,7 @@ static __always_inline int keep_delivered_path(struct packet *p)
 	if (!(flags & INTERFACE_EGRESS_ROUTE) || !p->has_flow || p->is_fragment || p->is_icmp_error)
 		return 0;
 	if (is_kept(&p->flow) || (p->flow.protocol == IPPROTO_UDP && flags & INTERFACE_PEERS))
-		store_kept_path(&p->flow, PATH_UPLINK, p->skb->ifindex);
+		store_kept_path(p->skb, &p->flow, PATH_UPLINK, p->skb->ifindex);
 	return 0;
 }
 

@@ -140,6 +140,7 @@ struct flow_scratch {
 	struct bpf_sock_tuple tuple;
 	struct ct_opts opts;
 	struct tcp_end end;
+	struct path_key kept; /* see find_kept_slot() */
 	__u32 seen[2][5];     /* struct ip_ct_tcp_state___podlane of its sender and its receiver */
 	__u32 origin;         /* of conntrack's entry: see origin_of() */
 	__u64 policies_at_ns; /* when has_policies was queried, 0: never */

@@ -63,23 +63,45 @@ static __always_inline bool is_in_use(const struct kept_path *kept, const struct
 	return is_request(&kept->flow) ? is_request(by) && age < KEPT_REQUEST_NS : age < KEPT_NS;
 }
 
-/* Not inlined, to keep the programs and their stacks small. */
-static __attribute__((noinline)) struct kept_path *find_kept_path(const struct path_key *flow)
+/*
+ * Which of its endpoint's kept paths is that of the flow in work->kept; KEPT_PATHS: none. A global function: the
+ * verifier checks it once.
+ */
+__attribute__((noinline)) int find_kept_slot(struct __sk_buff *skb)
 {
-	struct kept_paths *all = bpf_map_lookup_elem(&kept_paths_v1, &flow->ifindex);
+	struct flow_scratch *work = find_scratch();
+	struct kept_paths *all;
 	__u32 first;
 
+	all = work && skb ? bpf_map_lookup_elem(&kept_paths_v1, &work->kept.ifindex) : 0;
 	if (!all)
-		return 0;
-	first = kept_slot(flow);
+		return KEPT_PATHS;
+	first = kept_slot(&work->kept);
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < KEPT_WAYS; i++) {
-		struct kept_path *kept = &all->paths[(first + i) & (KEPT_PATHS - 1)];
+		__u32 slot = (first + i) & (KEPT_PATHS - 1);
 
-		if (is_same_flow(&kept->flow, flow))
-			return kept;
+		if (is_same_flow(&all->paths[slot].flow, &work->kept))
+			return slot;
 	}
-	return 0;
+	return KEPT_PATHS;
+}
+
+static __always_inline struct kept_path *find_kept_path(struct __sk_buff *skb, const struct path_key *flow)
+{
+	struct flow_scratch *work = find_scratch();
+	struct kept_paths *all;
+	__u32 slot;
+
+	if (!work)
+		return 0;
+	work->kept = *flow;
+	slot = find_kept_slot(skb);
+	all = slot < KEPT_PATHS ? bpf_map_lookup_elem(&kept_paths_v1, &flow->ifindex) : 0;
+	if (!all)
+		return 0;
+	asm volatile("" : "+r"(slot)); /* or clang adds it to what may be no pointer */
+	return &all->paths[slot & (KEPT_PATHS - 1)];
 }
 
 /* The one whose flow was silent for longest; 0: all are in use. */
@@ -103,14 +125,15 @@ static __always_inline struct kept_path *find_free_slot(const struct path_key *f
 }
 
 /* A packet of the flow took this path. */
-static __attribute__((noinline)) void store_kept_path(const struct path_key *flow, enum path_via via, __u32 uplink)
+static __attribute__((noinline)) void store_kept_path(struct __sk_buff *skb, const struct path_key *flow,
+						      enum path_via via, __u32 uplink)
 {
 	__u64 now = bpf_ktime_get_ns();
 	struct kept_path *kept;
 
 	if (tracing)
 		return;
-	kept = find_kept_path(flow) ?: find_free_slot(flow, now);
+	kept = find_kept_path(skb, flow) ?: find_free_slot(flow, now);
 	if (!kept)
 		return;
 	kept->flow = *flow;
@@ -122,7 +145,7 @@ static __attribute__((noinline)) void store_kept_path(const struct path_key *flo
 /* Of a flow that is not in paths_v1. */
 static __always_inline struct flow_path *find_path_kept(struct packet *p)
 {
-	struct kept_path *kept = is_kept(&p->flow) ? find_kept_path(&p->flow) : 0;
+	struct kept_path *kept = is_kept(&p->flow) ? find_kept_path(p->skb, &p->flow) : 0;
 
 	return kept ? &kept->path : 0;
 }
@@ -194,6 +217,6 @@ static __always_inline void cache_host_path(struct packet *p)
 		if ((p->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN && !tracing)
 			known->uplink = 0;
 	} else if (is_kept(&p->flow) && is_from_elsewhere(p)) {
-		store_kept_path(&p->flow, PATH_HOST, 0);
+		store_kept_path(p->skb, &p->flow, PATH_HOST, 0);
 	}
 }

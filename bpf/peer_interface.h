@@ -28,7 +28,7 @@ static __always_inline bool is_requested(struct __sk_buff *skb, struct flow_scra
 	flow.local_port = work->key.source_port;
 	flow.peer_port = work->key.destination_port;
 	flow.protocol = work->key.protocol;
-	if (find_kept_path(&flow))
+	if (find_kept_path(skb, &flow))
 		return true;
 	if (!has_conntrack)
 		return false;

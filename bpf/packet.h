@@ -139,9 +139,13 @@ struct flow_scratch {
 	struct flow flow;
 	struct bpf_sock_tuple tuple;
 	struct ct_opts opts;
-	struct tcp_end end;
-	struct path_key kept; /* see find_kept_slot() */
-	__u32 seen[2][5];     /* struct ip_ct_tcp_state___podlane of its sender and its receiver */
+	union {
+		struct {
+			struct tcp_end end;
+			__u32 seen[2][5]; /* struct ip_ct_tcp_state___podlane of its sender and its receiver */
+		};
+		struct path_key kept; /* see find_kept_slot(): of other protocols, or of what a pod sends */
+	};
 	__u32 origin;         /* of conntrack's entry: see origin_of() */
 	__u64 policies_at_ns; /* when has_policies was queried, 0: never */
 	__u32 has_policies;   /* of IPsec */

@@ -268,7 +268,7 @@ TEST_F(LoadAgain, FirstLoadsInParallelGiveOneSet) {
         if (const pid_t child = fork(); child == 0) {
             const auto load = [&] { return static_cast<bool>(ensure_loaded(root_, kSizes)); };
             // On an emulated machine one load can take as long as the others wait for the lock.
-            const bool loaded = load() || (test::slow() && test::wait_until(load));
+            const bool loaded = load() || (test::slow() && test::wait_until(load, std::chrono::minutes(10)));
             const std::uint32_t id = loaded ? map_info(root_, PODLANE_MAP_PATHS).id : 0;
             _exit(write(seen[1], &id, sizeof id) == sizeof id ? 0 : 1);
         }

@@ -119,11 +119,12 @@ int pl_notify(struct bpf_iter__tcp *ctx)
 	sender.is_backlogged = tcp->write_seq != tcp->snd_una;
 	sender.demand_per_s = NS_PER_S;
 	progress = sender.is_backlogged ? SENDS : WAITS;
+	forget_rates(announced, &ends);
 	if (is_paced_by_sender(&ends))
 		rate = rate_of(ends.sender_ifindex, LIMIT_EGRESS, announced, &sender, progress);
 	if (is_paced_by_receiver(&ends))
 		rate = smaller_rate(rate, rate_of(ends.receiver_ifindex, LIMIT_INGRESS, announced, &sender, progress));
-	announce(tcp, announced, rate, clamp_for(tcp->srtt_us, tcp->mss_cache, rate));
+	announce(tcp, announced, (void *)tcp, rate, clamp_for(tcp->srtt_us, tcp->mss_cache, rate));
 	cut_window(tcp, announced);
 	return 0;
 }

@@ -41,7 +41,7 @@ struct tcp_sock___paced {
 			} sk;
 		} icsk_inet;
 	} inet_conn;
-	__u32 snd_una, snd_nxt, write_seq, snd_wnd, snd_cwnd, mss_cache, srtt_us;
+	__u32 snd_una, snd_nxt, write_seq, snd_wnd, snd_cwnd, snd_ssthresh, mss_cache, srtt_us;
 	__u64 bytes_acked;
 } __attribute__((preserve_access_index));
 
@@ -166,6 +166,31 @@ __attribute__((noinline)) __u64 find_first_rate(__u64 target_ns, __u64 free_at_n
 	return smaller(rate, of_usual * larger(burst, usual) / usual);
 }
 
+/*
+ * Flows whose term has passed leave the limit, once a slot: then the share is to be set. A function of its own: the
+ * verifier walks its loop once. It has its own lock: no function is called under one.
+ */
+__attribute__((noinline)) int expire_in(__u32 ifindex, __u32 direction, __u64 now)
+{
+	struct limit_key key = {.ifindex = ifindex, .direction = direction};
+	struct limit_state *state = bpf_map_lookup_elem(&limit_state_v4, &key);
+
+	if (!state || state->slot == slot_of(now))
+		return 0;
+	bpf_spin_lock(&state->lock);
+	expire_flows(state, now);
+	bpf_spin_unlock(&state->lock);
+	return 1;
+}
+
+/* As set_weight(), after expire_in(). Under the lock. */
+static __always_inline void renew_weight(struct limit_state *state, const struct limit *limit, struct flow_share *flow,
+					 __u32 weight, __u64 now, __u64 term_ns)
+{
+	put_weight(state, flow, weight, now, term_ns);
+	set_share(state, limit);
+}
+
 /* Bytes per second the limit leaves to one flow, UNPACED at most; 0 if there is none. */
 static __always_inline __u32 rate_of(__u32 ifindex, enum limit_direction direction, struct announced *announced,
 				     const struct sender *sender, enum progress progress)
@@ -176,9 +201,11 @@ static __always_inline __u32 rate_of(__u32 ifindex, enum limit_direction directi
 	__u64 now = sender->now, part, rate, term;
 	__u32 weight = 0;
 	struct limit limit;
+	bool is_next_slot;
 
 	if (!state || !find_rates(ifindex, direction, state, &limit))
 		return 0;
+	is_next_slot = expire_in(ifindex, direction, now);
 	if (progress >= BEGINS)
 		weight = weigh(flow, sender);
 	part = find_part(limit.target_ns, backlog_beside(state, &limit, sender), hearing_delay(state, &limit),
@@ -193,11 +220,11 @@ static __always_inline __u32 rate_of(__u32 ifindex, enum limit_direction directi
 		weight = 0;
 	else /* without the lock: any flow's will do, here and below */
 		state->pause_us = pause_of(flow, rate, sender) / 1000;
-	if (progress == STARTS || is_news(state, flow, weight, now, term)) {
+	if (progress == STARTS || is_next_slot || is_news(state, flow, weight, now, term)) {
 		bpf_spin_lock(&state->lock);
 		if (progress == STARTS && (!state->fair_bytes_per_s || is_idle(state, &limit, now)))
 			restart_share(state, &limit, now);
-		set_weight(state, &limit, flow, weight, now, term);
+		renew_weight(state, &limit, flow, weight, now, term);
 		bpf_spin_unlock(&state->lock);
 	}
 	rate = scaled(state->fair_bytes_per_s, part);
@@ -221,6 +248,15 @@ static __always_inline bool is_paced_by_receiver(const struct ends *ends)
 	return (ends->receiver_flags & (INTERFACE_LIMIT_INGRESS | INTERFACE_LIMIT_UNPACED_INGRESS)) ==
 		       INTERFACE_LIMIT_INGRESS &&
 	       !is_exempt(ends->receiver_flags, ends->receiver_ifindex, LIMIT_INGRESS, &ends->local);
+}
+
+/* Of limits that do not pace the connection any more. */
+static __always_inline void forget_rates(struct announced *announced, const struct ends *ends)
+{
+	if (!is_paced_by_sender(ends))
+		announced->flows[LIMIT_EGRESS].rate = 0;
+	if (!is_paced_by_receiver(ends))
+		announced->flows[LIMIT_INGRESS].rate = 0;
 }
 
 /* The smaller of the two limits of a connection, 0 being none. */
@@ -266,16 +302,36 @@ static __always_inline void note_own_rate(struct announced *announced, struct tc
 	}
 }
 
-/* `socket`: what bpf_setsockopt() takes in a program of this kind. A rate of 0: no limit. */
-static __always_inline void announce(void *socket, struct announced *announced, __u64 found, int clamp)
+/*
+ * The clamp to set, or the last one. With it the kernel sets the slow start threshold: what the congestion control has
+ * learned of a path that is slower than the limit would be lost. So it goes up only while it holds the window back, and
+ * in small steps, and down if the window is larger, or the threshold says nothing yet.
+ */
+static __always_inline __u32 next_clamp(const struct announced *announced, struct tcp_sock___paced *tcp, __u32 clamp)
 {
+	__u32 last = announced->clamp, window = tcp->snd_cwnd, step = window + window / 4 + 1;
+
+	if (!differs(clamp, last))
+		return last;
+	if (window > clamp || (clamp < last && tcp->snd_ssthresh >= last))
+		return clamp;
+	if (window < last - last / 8)
+		return last;
+	return clamp < step ? clamp : step;
+}
+
+/* `socket`: what bpf_setsockopt() takes in a program of this kind. A rate of 0: no limit. */
+static __always_inline void announce(void *socket, struct announced *announced, struct tcp_sock___paced *tcp,
+				     __u64 found, __u32 wanted)
+{
+	__u32 clamp = next_clamp(announced, tcp, wanted);
 	__u32 rate = found && found < announced->own_rate ? found : announced->own_rate;
 
 	if (rate != announced->rate) {
 		announced->rate = rate;
 		bpf_setsockopt(socket, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof(rate));
 	}
-	if (differs(clamp, announced->clamp)) {
+	if (clamp != announced->clamp) {
 		announced->clamp = clamp;
 		bpf_setsockopt(socket, SOL_TCP, TCP_BPF_SNDCWND_CLAMP, &clamp, sizeof(clamp));
 	}

@@ -41,19 +41,27 @@ static __always_inline bool look_up(struct bpf_sock_ops *ops, struct ends *ends)
 	return find_ends(ends, netns_of(ops));
 }
 
-/* A flow ends: its share is for the others at once. */
-static __always_inline void leave(__u32 ifindex, enum limit_direction direction, struct flow_share *flow)
+/* A flow ends: its share is for the others at once. A function of its own, which the verifier checks once. */
+__attribute__((noinline)) int leave(struct bpf_sock_ops *ops, __u32 ifindex, __u32 direction)
 {
+	struct bpf_sock *socket = ops->sk;
+	struct announced *announced = socket ? bpf_sk_storage_get(&paced_sockets, socket, 0, 0) : 0;
 	struct limit_key key = {.ifindex = ifindex, .direction = direction};
 	struct limit_state *state = map_find(&limit_state_v4, &key);
 	__u64 now = bpf_ktime_get_ns();
+	struct flow_share *flow;
 	struct limit limit;
 
-	if (!flow->weight || !state || !find_rates(ifindex, direction, state, &limit))
-		return;
+	/* A bound that the verifier sees. */
+	asm volatile("%0 &= 1" : "+r"(direction));
+	flow = announced ? &announced->flows[direction] : 0;
+	if (!flow || !flow->weight || !state || !find_rates(ifindex, direction, state, &limit))
+		return 0;
+	expire_in(ifindex, direction, now);
 	bpf_spin_lock(&state->lock);
-	set_weight(state, &limit, flow, 0, now, 0);
+	renew_weight(state, &limit, flow, 0, now, 0);
 	bpf_spin_unlock(&state->lock);
+	return 0;
 }
 
 /* Bytes per second that a limit leaves to a connection. A function of its own, which the verifier checks once. */
@@ -99,7 +107,7 @@ static __always_inline void pace(struct bpf_sock_ops *ops, enum progress progres
 		announced = bpf_sk_storage_get(&paced_sockets, socket, 0, 0);
 		if (announced && !announced->is_expecting) {
 			note_own_rate(announced, tcp);
-			announce(ops, announced, 0, UNCLAMPED);
+			announce(ops, announced, tcp, 0, UNCLAMPED);
 		}
 		enable_callbacks(ops, BPF_SOCK_OPS_RETRANS_CB_FLAG);
 		return;
@@ -114,11 +122,12 @@ static __always_inline void pace(struct bpf_sock_ops *ops, enum progress progres
 	announced->is_expecting = false;
 	if (!ends.sender_ifindex) /* the node's own: none of its packets passes pl_from_pod */
 		announced->passed_ns = bpf_ktime_get_ns();
+	forget_rates(announced, &ends);
 	if (is_paced_by_sender(&ends))
 		rate = share_of(ops, ends.sender_ifindex, LIMIT_EGRESS, progress);
 	if (is_paced_by_receiver(&ends))
 		rate = smaller_rate(rate, share_of(ops, ends.receiver_ifindex, LIMIT_INGRESS, progress));
-	announce(ops, announced, rate, clamp_for(ops->srtt_us, ops->mss_cache, rate));
+	announce(ops, announced, tcp, rate, clamp_for(ops->srtt_us, ops->mss_cache, rate));
 	if (progress == STARTS && announced->clamp < FIRST_WINDOW) {
 		window = announced->clamp;
 		bpf_setsockopt(ops, SOL_TCP, TCP_BPF_IW, &window, sizeof(window));
@@ -134,9 +143,9 @@ static __always_inline void end(struct bpf_sock_ops *ops)
 	if (!announced || !look_up(ops, &ends))
 		return;
 	if (ends.sender_flags & INTERFACE_LIMIT_EGRESS)
-		leave(ends.sender_ifindex, LIMIT_EGRESS, &announced->flows[LIMIT_EGRESS]);
+		leave(ops, ends.sender_ifindex, LIMIT_EGRESS);
 	if (ends.receiver_flags & INTERFACE_LIMIT_INGRESS)
-		leave(ends.receiver_ifindex, LIMIT_INGRESS, &announced->flows[LIMIT_INGRESS]);
+		leave(ops, ends.receiver_ifindex, LIMIT_INGRESS);
 }
 
 static __always_inline enum progress progress_of(struct bpf_sock_ops *ops)

@@ -83,14 +83,14 @@ static __always_inline __u32 start_of(__u32 left)
 	return left >> 16 & LARGEST_START;
 }
 
-static __always_inline int check_arp(struct packet *p)
+/* A global function, as check_discovery(): the verifier checks it once. */
+__attribute__((noinline)) int check_arp(struct __sk_buff *skb)
 {
+	struct packet taken = {.skb = skb}, *p = &taken;
 	struct ip_addr sender;
 	struct arp_packet arp;
 
-	if (find_checksum_left(p->skb))
-		return REASON_DROP_MALFORMED;
-	if (bpf_skb_load_bytes(p->skb, sizeof(struct ethhdr), &arp, sizeof(arp)))
+	if (!take_up(p) || find_checksum_left(skb) || bpf_skb_load_bytes(skb, sizeof(struct ethhdr), &arp, sizeof(arp)))
 		return REASON_DROP_MALFORMED;
 	if (arp.hardware != bpf_htons(1) || arp.protocol != bpf_htons(ETH_P_IP) || arp.hardware_size != 6 ||
 	    arp.protocol_size != 4)
@@ -166,47 +166,40 @@ static __always_inline bool is_checksum_astray(struct packet *p)
 
 	if (!left)
 		return false;
-	if (!p->l4_offset || start < p->l4_offset)
+	if (!p->in->l4_offset || start < p->in->l4_offset)
 		return true;
-	place = checksum_place(p->ip.protocol, &header);
-	return start < p->l4_offset + header && start + (left & 0xffff) != p->l4_offset + place;
+	place = checksum_place(p->ip->protocol, &header);
+	return start < p->in->l4_offset + header && start + (left & 0xffff) != p->in->l4_offset + place;
 }
 
-static __always_inline int check_nd(struct packet *p)
+__attribute__((noinline)) int check_discovery(struct __sk_buff *skb)
 {
+	struct packet taken = {.skb = skb}, *p = &taken;
 	struct nd_message nd;
 
+	if (!take_up(p))
+		return REASON_DROP_MALFORMED;
 	/* RFC 6980: discovery has no fragments: the next could hold what is not checked here. */
-	if (p->is_first_fragment && is_discovery(p->icmp_type))
+	if (p->in->is_first_fragment || p->in->icmp_type == ND_ROUTER_ADVERTISEMENT || p->in->icmp_type == ND_REDIRECT)
 		return REASON_DROP_ND_SPOOFED;
-	switch (p->icmp_type) {
-	case ND_ROUTER_SOLICITATION:
-		return nd_options_own(p, p->l4_offset + 8) ? 0 : REASON_DROP_ND_SPOOFED;
-	case ND_ROUTER_ADVERTISEMENT:
-	case ND_REDIRECT:
-		return REASON_DROP_ND_SPOOFED;
-	case ND_NEIGHBOUR_SOLICITATION:
-	case ND_NEIGHBOUR_ADVERTISEMENT:
-		break;
-	default:
-		return 0;
-	}
-	if (bpf_skb_load_bytes(p->skb, p->l4_offset, &nd, sizeof(nd)))
+	if (p->in->icmp_type == ND_ROUTER_SOLICITATION)
+		return nd_options_own(p, p->in->l4_offset + 8) ? 0 : REASON_DROP_ND_SPOOFED;
+	if (bpf_skb_load_bytes(skb, p->in->l4_offset, &nd, sizeof(nd)))
 		return REASON_DROP_MALFORMED;
 	if (is_mapped_ipv4(&nd.target))
 		return REASON_DROP_ND_SPOOFED;
 	/* Duplicate address detection and advertisements claim the target. */
-	if (p->icmp_type == ND_NEIGHBOUR_ADVERTISEMENT || is_unspecified(&p->ip.source))
+	if (p->in->icmp_type == ND_NEIGHBOUR_ADVERTISEMENT || is_unspecified(&p->ip->source))
 		if (!may_send_from(p, &nd.target))
 			return REASON_DROP_ND_SPOOFED;
-	return nd_options_own(p, p->l4_offset + sizeof(nd)) ? 0 : REASON_DROP_ND_SPOOFED;
+	return nd_options_own(p, p->in->l4_offset + sizeof(nd)) ? 0 : REASON_DROP_ND_SPOOFED;
 }
 
 /* RFC 4861 and RFC 3810: messages that a host may send before it has an address. */
 static __always_inline bool may_lack_source(struct packet *p)
 {
-	return p->icmp_type == ND_ROUTER_SOLICITATION || p->icmp_type == ND_NEIGHBOUR_SOLICITATION ||
-	       p->icmp_type == 131 || p->icmp_type == 143; /* multicast listener reports */
+	return p->in->icmp_type == ND_ROUTER_SOLICITATION || p->in->icmp_type == ND_NEIGHBOUR_SOLICITATION ||
+	       p->in->icmp_type == 131 || p->in->icmp_type == 143; /* multicast listener reports */
 }
 
 /* Another tag behind a priority tag is never allowed: receivers strip both. */
@@ -242,19 +235,20 @@ static __always_inline int check_ether_type(struct packet *p)
 	/* It could be another type when it leaves. */
 	if (left && start_of(left) < sizeof(struct ethhdr))
 		return REASON_DROP_MALFORMED;
-	if (p->protocol == 0)
+	if (p->in->protocol == 0)
 		return check_tag(p);
-	return p->interface->flags & (INTERFACE_ETHER_ANY | ether_flag(p->protocol)) ? 0 : REASON_DROP_ETHER_TYPE;
+	return p->interface->flags & (INTERFACE_ETHER_ANY | ether_flag(p->in->protocol)) ? 0 : REASON_DROP_ETHER_TYPE;
 }
 
 /* Neighbour discovery could be there, or in the next fragment (RFC 7112: the first one has all headers). */
 static __always_inline bool hides_nd(struct packet *p)
 {
-	if (p->has_unread_headers)
+	if (p->in->has_unread_headers)
 		return true;
-	if (!p->is_first_fragment || p->protocol != ETH_P_IPV6)
+	if (!p->in->is_first_fragment || p->in->protocol != ETH_P_IPV6)
 		return false;
-	return is_extension(p->ip.protocol) || (p->ip.protocol == IPPROTO_ICMPV6 && !p->icmp_type && !p->is_icmp_error);
+	return is_extension(p->ip->protocol) ||
+	       (p->ip->protocol == IPPROTO_ICMPV6 && !p->in->icmp_type && !p->in->is_icmp_error);
 }
 
 static __always_inline int check_source(struct packet *p)
@@ -270,13 +264,13 @@ static __always_inline int check_source(struct packet *p)
 	/* The program that handed it over wrote the MAC of the ADD. */
 	if (!p->is_handed_over && !same_mac(source_mac, p->interface->pod_mac))
 		return REASON_DROP_SOURCE_MAC;
-	if (p->protocol == ETH_P_ARP)
-		return check_arp(p);
+	if (p->in->protocol == ETH_P_ARP)
+		return check_arp(p->skb);
 	if (!is_ip(p))
 		return check_ether_type(p);
-	if (!may_send_from(p, &p->ip.source) &&
-	    !(is_icmpv6(p) && is_unspecified(&p->ip.source) && may_lack_source(p))) {
-		peer = find_peer_interface(p, &p->ip.source);
+	if (!may_send_from(p, &p->ip->source) &&
+	    !(is_icmpv6(p) && is_unspecified(&p->ip->source) && may_lack_source(p))) {
+		peer = find_peer_interface(p, &p->ip->source);
 		reason = peer ? hand_over(p, peer) : REASON_DROP_SOURCE_ADDRESS;
 		if (reason)
 			return reason;
@@ -285,5 +279,5 @@ static __always_inline int check_source(struct packet *p)
 		return REASON_DROP_ND_SPOOFED;
 	if (is_checksum_astray(p) || is_tcp_cut(p))
 		return REASON_DROP_MALFORMED;
-	return is_icmpv6(p) ? check_nd(p) : 0;
+	return is_icmpv6(p) && is_discovery(p->in->icmp_type) ? check_discovery(p->skb) : 0;
 }

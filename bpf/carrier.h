@@ -53,18 +53,14 @@ __attribute__((noinline)) int find_carrier(struct __sk_buff *skb, __u32 how)
 
 static __always_inline bool knows_carrier(struct packet *p)
 {
-	return has_conntrack && (p->flow.protocol == IPPROTO_TCP || p->flow.protocol == IPPROTO_UDP);
+	return has_conntrack && (p->in->flow.protocol == IPPROTO_TCP || p->in->flow.protocol == IPPROTO_UDP);
 }
 
 static __always_inline int query_carrier(struct packet *p, enum direction from)
 {
-	struct flow_scratch *work = find_scratch();
-
-	if (!work)
-		return CARRIER_UNKNOWN;
-	set_key(p, &work->key, from);
+	set_key(p->in, &p->work->key, from);
 	/* An error may be the reply to a SYN. */
-	return find_carrier(p->skb, p->is_icmp_error ? TCP_RST : p->tcp_flags);
+	return find_carrier(p->skb, p->in->is_icmp_error ? TCP_RST : p->in->tcp_flags);
 }
 
 /* A connected socket of UDP has chosen its peer: what it sends is no reply to what anybody may have forged. */
@@ -72,7 +68,7 @@ static __always_inline bool has_connected_socket(struct packet *p)
 {
 	struct bpf_sock *socket = p->skb->sk;
 
-	if (p->ip.protocol != IPPROTO_UDP || !socket)
+	if (p->ip->protocol != IPPROTO_UDP || !socket)
 		return false;
 	socket = bpf_sk_fullsock(socket);
 	return socket && socket->state == CONNECTED;
@@ -84,7 +80,7 @@ static __always_inline bool has_connected_socket(struct packet *p)
  */
 static __always_inline bool is_carried_by_host(struct packet *p, const struct flow_path *known)
 {
-	bool opens = (p->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
+	bool opens = (p->in->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
 
 	if (!knows_carrier(p))
 		return known;

@@ -2,6 +2,7 @@
 /* Queries conntrack for the state and the translation of a connection. */
 #pragma once
 
+#include "bpf/forwarded.h"
 #include "bpf/ipsec.h"
 
 static __always_inline bool is_opted_out(struct nf_conn___podlane *ct)
@@ -104,15 +105,18 @@ static __always_inline void make_tuple(const struct flow_key *key, bool is_ipv4,
 static __always_inline struct nf_conn___podlane *find_connection(struct __sk_buff *skb, struct flow_scratch *work,
 								 const struct flow_key *key)
 {
-	bool is_ipv4 = skb->protocol == bpf_htons(ETH_P_IP);
 	struct ct_opts *opts = &work->opts;
+	struct bpf_sock_tuple tuple;
 
 	__builtin_memset(opts, 0, sizeof(*opts));
 	opts->netns_id = CURRENT_NETNS;
 	opts->l4proto = key->protocol;
-	make_tuple(key, is_ipv4, &work->tuple);
-	return bpf_skb_ct_lookup(skb, &work->tuple, is_ipv4 ? sizeof(work->tuple.ipv4) : sizeof(work->tuple.ipv6), opts,
-				 sizeof(*opts));
+	if (skb->protocol == bpf_htons(ETH_P_IP)) {
+		make_tuple(key, true, &tuple);
+		return bpf_skb_ct_lookup(skb, &tuple, sizeof(tuple.ipv4), opts, sizeof(*opts));
+	}
+	make_tuple(key, false, &tuple);
+	return bpf_skb_ct_lookup(skb, &tuple, sizeof(tuple.ipv6), opts, sizeof(*opts));
 }
 
 /* Whether conntrack has no entry of the flow in the scratch area: it makes none of an end, and translates none. */
@@ -196,7 +200,9 @@ static __always_inline int query_conntrack(struct __sk_buff *skb, struct flow_sc
 		read_translation(&ct->tuplehash[1].tuple, is_ipv4, &work->flow);
 	if (good) {
 		work->origin = origin_of(ct, work);
-		if (!(how & READ_ONLY))
+		/* Nobody caches what goes to the node itself, or to pods of other plugins. */
+		if (!(how & READ_ONLY) &&
+		    (how & IS_CACHED || was_forwarded(find_translated_key(work), bpf_ktime_get_ns(), skb->ifindex)))
 			renew_timeout(ct, net, protocol, how & PEER_IS_SILENT);
 	}
 	bpf_ct_release(ct);

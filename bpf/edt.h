@@ -112,24 +112,33 @@ __attribute__((noinline)) int knows_receiver(struct __sk_buff *skb)
  */
 static __always_inline bool is_paced(struct packet *p)
 {
-	struct flow_scratch *work = find_scratch();
-	const struct ip_addr *sender;
+	struct ip_addr *sender = &p->work->other.source;
 
-	if (!work || !may_be_paced(p->ip.protocol, p->interface->flags, 0))
+	if (!may_be_paced(p->ip->protocol, p->interface->flags, 0))
 		return false;
-	sender = &work->other.source;
-	work->other.source = p->ip.source;
+	*sender = p->ip->source;
 	return knows_receiver(p->skb) && (tcp_sender(p->skb) || find_address(p, sender) || find_owner_on_node(sender));
+}
+
+/*
+ * A sender's socket may give a packet an earliest departure time (SO_TXTIME), which the kernel keeps since Linux 6.11:
+ * the qdisc would be full of packets that wait for it. TCP gives its own, which are near.
+ */
+static __always_inline void forget_late_departure(struct packet *p)
+{
+	if (p->skb->tstamp > bpf_ktime_get_ns() + AUTO_HORIZON_NS)
+		p->skb->tstamp = 0;
 }
 
 /* Packets that the fast path left to this program, or that the host stack delivers. */
 static __always_inline int limit_arriving(struct packet *p)
 {
 	__u32 flags = p->interface->flags, ifindex = p->skb->ifindex;
+	bool is_own_time = is_edt(flags) && (p->is_edt || !is_paced(p));
 
-	if (!is_edt(flags) || (!p->is_edt && is_paced(p)))
-		return limit_towards(p, flags, ifindex);
-	if (!is_held(p, flags, ifindex, LIMIT_INGRESS, &p->ip.source))
-		return 0;
-	return set_earliest_departure(p->skb, ifindex, frame_headers(p)) ? 0 : REASON_DROP_INGRESS_LIMIT;
+	if (is_own_time && is_held(p, flags, ifindex, LIMIT_INGRESS, &p->ip->source))
+		return set_earliest_departure(p->skb, ifindex, frame_headers(p->skb)) ? 0 : REASON_DROP_INGRESS_LIMIT;
+	if (is_edt(flags))
+		forget_late_departure(p);
+	return is_own_time ? 0 : limit_towards(p, flags, ifindex);
 }

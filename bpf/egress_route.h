@@ -11,26 +11,37 @@
 
 #include <bpf/bpf_core_read.h>
 
+/* See is_local_to_node(). A global function: see resume(). */
+__attribute__((noinline)) int leads_to_node(struct __sk_buff *skb, __u32 uplink, __u32 follow)
+{
+	struct packet p = {.skb = skb};
+	struct bpf_fib_lookup fib;
+	__u32 ifindex;
+	long answer;
+
+	if (!resume(&p, follow))
+		return 0;
+	answer = query_routes(&p, &fib, 0, 0);
+	ifindex = fib.ifindex;
+	if (answer == BPF_FIB_LKUP_RET_NOT_FWDED)
+		return is_own_address(&p, &fib);
+	if (answer != BPF_FIB_LKUP_RET_SUCCESS && answer != BPF_FIB_LKUP_RET_NO_NEIGH)
+		return 0;
+	/* The second: behind a bridge that another plugin has made. */
+	return map_find(&interfaces_v1, &ifindex) || (ifindex != uplink && find_owner_on_node(&p.ip->destination));
+}
+
 /* The node and its pods are reached on the node, whatever the network. */
 static __always_inline bool is_local_to_node(struct packet *p)
 {
-	struct bpf_fib_lookup fib;
-	long answer = query_routes(p, &fib, 0, 0);
-	__u32 ifindex = fib.ifindex;
-
-	if (answer == BPF_FIB_LKUP_RET_NOT_FWDED)
-		return is_own_address(p, &fib);
-	if (answer != BPF_FIB_LKUP_RET_SUCCESS && answer != BPF_FIB_LKUP_RET_NO_NEIGH)
-		return false;
-	/* The second: behind a bridge that another plugin has made. */
-	return map_find(&interfaces_v1, &ifindex) ||
-	       (ifindex != p->egress_route->uplink && find_owner_on_node(&p->ip.destination));
+	return leads_to_node(p->skb, p->egress_route->uplink, p->follow);
 }
 
 /* The destination may have become the node's or a pod's since then: it is judged again, and for each new connection. */
 static __always_inline bool is_judged_destination(struct packet *p, const struct flow_path *known)
 {
-	return (p->tcp_flags & (TCP_SYN | TCP_ACK)) != TCP_SYN && bpf_ktime_get_ns() - known->since_ns <= PATH_TOUCH_NS;
+	return (p->in->tcp_flags & (TCP_SYN | TCP_ACK)) != TCP_SYN &&
+	       bpf_ktime_get_ns() - known->since_ns <= PATH_TOUCH_NS;
 }
 
 /*
@@ -41,9 +52,9 @@ static __always_inline int find_egress_path(struct packet *p)
 {
 	struct flow_path *known;
 
-	if (is_left_to_policies(p, p->skb->ifindex, p->egress_route->uplink))
+	if (is_left_to_policies(p->skb, p->skb->ifindex, p->egress_route->uplink, p->follow))
 		return REASON_HOST_IPSEC;
-	if (!p->has_flow || p->is_fragment)
+	if (!p->in->has_flow || p->in->is_fragment)
 		return is_local_to_node(p) ? REASON_HOST_NOT_LOCAL : 0;
 	known = find_path(p);
 	if (known && is_carried_by_uplink(p, known)) {
@@ -51,15 +62,15 @@ static __always_inline int find_egress_path(struct packet *p)
 			return 0;
 	} else if (is_carried_by_host(p, known)) {
 		if (known && known->via != PATH_HOST)
-			cache_path(&p->flow, PATH_HOST, 0, 0);
+			cache_path(&p->in->flow, PATH_HOST, 0, 0);
 		return REASON_HOST_PATH;
 	}
 	if (is_local_to_node(p)) {
 		if (known && !tracing)
-			bpf_map_delete_elem(&paths_v1, &p->flow);
+			bpf_map_delete_elem(&paths_v1, &p->in->flow);
 		return REASON_HOST_NOT_LOCAL;
 	}
-	p->is_new_flow = !p->is_icmp_error;
+	p->is_new_flow = !p->in->is_icmp_error;
 	return 0;
 }
 
@@ -70,15 +81,15 @@ static __always_inline int find_next_hop(struct packet *p, struct bpf_redir_neig
 	struct bpf_fib_lookup fib;
 	long answer;
 
-	if (route->prefix_bits && same_subnet(&route->source, &p->ip.destination, route->prefix_bits))
-		to = &p->ip.destination;
+	if (route->prefix_bits && same_subnet(&route->source, &p->ip->destination, route->prefix_bits))
+		to = &p->ip->destination;
 	if (is_unspecified(to)) {
 		answer = query_routes(p, &fib, route->uplink, 0);
 		if (answer != BPF_FIB_LKUP_RET_SUCCESS && answer != BPF_FIB_LKUP_RET_NO_NEIGH)
 			return REASON_HOST_NO_ROUTE;
 		next_hop->nh_family = fib.family;
 		__builtin_memcpy(next_hop->ipv6_nh, fib.ipv6_dst, sizeof(next_hop->ipv6_nh));
-	} else if (p->protocol == ETH_P_IP) {
+	} else if (p->in->protocol == ETH_P_IP) {
 		next_hop->nh_family = AF_INET;
 		next_hop->ipv4_nh = to->word[3];
 	} else {
@@ -130,7 +141,7 @@ static __always_inline int send_by_egress_route(struct packet *p)
 	lost = find_next_hop(p, &next_hop);
 	if (lost)
 		return lost;
-	if (p->is_new_flow && !cache_path(&p->flow, PATH_UPLINK, ifindex, PATH_JUDGED_NS))
+	if (p->is_new_flow && !cache_path(&p->in->flow, PATH_UPLINK, ifindex, PATH_JUDGED_NS))
 		return REASON_HOST_UNKNOWN_PATH;
 	return redirect_by_uplink(p, ifindex, &next_hop, REASON_SENT_WAY);
 }

@@ -103,7 +103,7 @@ static __always_inline void note_passage(struct __sk_buff *skb)
 	socket = socket ? bpf_sk_fullsock(socket) : 0;
 	announced = socket ? bpf_sk_storage_get(&paced_sockets, socket, 0, 0) : 0;
 	work = announced ? find_scratch() : 0;
-	if (work && parsed_packet(work)->hop_limit > 1 && has_remote(socket, &parsed_packet(work)->ip.destination))
+	if (work && work->parsed.hop_limit > 1 && has_remote(socket, &work->parsed.ip.destination))
 		announced->passed_ns = bpf_ktime_get_ns();
 }
 

@@ -7,18 +7,36 @@
 
 #include "bpf/packet.h"
 
-/* A global function: the verifier checks it once. */
-__attribute__((noinline)) int mark_receiving_socket(struct __sk_buff *skb, __u32 netns)
+/*
+ * A datagram, translated, is delivered to the container behind the host-side veth. A global function: the verifier
+ * checks it once.
+ */
+__attribute__((noinline)) int mark_receiving_socket(struct __sk_buff *skb, __u32 ifindex)
 {
-	struct flow_scratch *work = find_scratch();
+	struct interface *receiver = map_find(&interfaces_v1, &ifindex);
 	bool is_ipv4 = skb->protocol == bpf_htons(ETH_P_IP);
+	struct bpf_sock_tuple tuple = {};
 	__u32 first = SPEAKER_PEER;
+	struct packet p = {};
 	struct bpf_sock *socket;
+	struct ports ports;
 
-	if (!work)
+	if (!find_parsed(&p) || !receiver || !receiver->netns_id ||
+	    bpf_skb_load_bytes(skb, p.in->l4_offset, &ports, sizeof(ports)))
 		return 0;
-	socket = bpf_sk_lookup_udp(skb, &work->tuple, is_ipv4 ? sizeof(work->tuple.ipv4) : sizeof(work->tuple.ipv6),
-				   netns, 0);
+	if (is_ipv4) {
+		tuple.ipv4.saddr = p.ip->source.word[3];
+		tuple.ipv4.daddr = p.ip->destination.word[3];
+		tuple.ipv4.sport = ports.source;
+		tuple.ipv4.dport = ports.destination;
+	} else {
+		__builtin_memcpy(tuple.ipv6.saddr, &p.ip->source, sizeof(p.ip->source));
+		__builtin_memcpy(tuple.ipv6.daddr, &p.ip->destination, sizeof(p.ip->destination));
+		tuple.ipv6.sport = ports.source;
+		tuple.ipv6.dport = ports.destination;
+	}
+	socket = bpf_sk_lookup_udp(skb, &tuple, is_ipv4 ? sizeof(tuple.ipv4) : sizeof(tuple.ipv6),
+				   receiver->netns_id - 1, 0);
 	if (!socket)
 		return 0;
 	bpf_sk_storage_get(&udp_sockets, socket, &first, BPF_SK_STORAGE_GET_F_CREATE);
@@ -26,30 +44,10 @@ __attribute__((noinline)) int mark_receiving_socket(struct __sk_buff *skb, __u32
 	return 1;
 }
 
-/* A datagram is delivered, translated, to the container behind the host-side veth. */
 static __always_inline void note_receiving_socket(struct packet *p, __u32 ifindex)
 {
-	struct flow_scratch *work = find_scratch();
-	struct interface *receiver;
-	struct ports ports;
-
-	if (p->ip.protocol != IPPROTO_UDP || !p->has_flow || p->is_icmp_error || tracing || !work)
-		return;
-	receiver = map_find(&interfaces_v1, &ifindex);
-	if (!receiver || !receiver->netns_id || bpf_skb_load_bytes(p->skb, p->l4_offset, &ports, sizeof(ports)))
-		return;
-	if (p->protocol == ETH_P_IP) {
-		work->tuple.ipv4.saddr = p->ip.source.word[3];
-		work->tuple.ipv4.daddr = p->ip.destination.word[3];
-		work->tuple.ipv4.sport = ports.source;
-		work->tuple.ipv4.dport = ports.destination;
-	} else {
-		__builtin_memcpy(work->tuple.ipv6.saddr, &p->ip.source, sizeof(p->ip.source));
-		__builtin_memcpy(work->tuple.ipv6.daddr, &p->ip.destination, sizeof(p->ip.destination));
-		work->tuple.ipv6.sport = ports.source;
-		work->tuple.ipv6.dport = ports.destination;
-	}
-	mark_receiving_socket(p->skb, receiver->netns_id - 1);
+	if (p->ip->protocol == IPPROTO_UDP && p->in->has_flow && !p->in->is_icmp_error && !tracing)
+		mark_receiving_socket(p->skb, ifindex);
 }
 
 /* Of the socket that sends the packet: a veth keeps it (since Linux 4.19). */

@@ -11,9 +11,6 @@
 /* So many times confirm_ns a peer may be silent while it is sent to. */
 #define SILENT_CONFIRMATIONS 10
 
-/* In confirmed_ns, whose last bit says nothing: conntrack has lost the entry, and the connection ends by the cache. */
-#define FLOW_LOST 1ULL
-
 /* Of the flow in the scratch area: the key of the other direction. */
 static __always_inline struct flow_key *find_other_key(struct flow_scratch *work)
 {
@@ -47,7 +44,7 @@ __attribute__((noinline)) int forget_earlier(struct __sk_buff *skb, __u32 from)
 
 	if (!work || !skb)
 		return 0;
-	set_key(parsed_packet(work), &work->key, from);
+	set_key(&work->parsed, &work->key, from);
 	known = map_find(&flows_v2, &work->key);
 	if (known) {
 		work->flow = *known;
@@ -62,8 +59,8 @@ __attribute__((noinline)) int forget_earlier(struct __sk_buff *skb, __u32 from)
 
 static __always_inline int notice_opening(struct packet *p, enum direction from)
 {
-	if (!tracing && has_conntrack && (p->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN && p->has_flow &&
-	    !p->is_icmp_error)
+	if (!tracing && has_conntrack && (p->in->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN && p->in->has_flow &&
+	    !p->in->is_icmp_error)
 		forget_earlier(p->skb, from);
 	return 0;
 }
@@ -101,21 +98,9 @@ static __always_inline int leave_as_is(struct flow_scratch *work, int result)
 {
 	work->flow.source = work->key.source;
 	work->flow.destination = work->key.destination;
+	work->flow.source_port = work->key.source_port;
 	work->flow.destination_port = work->key.destination_port;
 	return result;
-}
-
-/* The flow in the scratch area as it is after its translation. */
-static __always_inline struct flow_key *find_translated_key(struct flow_scratch *work)
-{
-	struct flow_key *left = &work->other;
-
-	left->source = work->flow.source;
-	left->destination = work->flow.destination;
-	left->source_port = work->flow.source_port;
-	left->destination_port = work->flow.destination_port;
-	left->protocol = work->key.protocol;
-	return left;
 }
 
 /*
@@ -148,10 +133,10 @@ static __always_inline bool is_same_connection(const struct flow_scratch *work)
 	return work->origin && (work->key.protocol == IPPROTO_TCP || work->origin == work->flow.window.ack);
 }
 
-/* In the place of FLOW_HASH: 1 to 14. */
+/* In the place of FLOW_HASH: 1 to 14, or 0 if nobody has hashed the packet. */
 static __always_inline __u32 hash_of(struct __sk_buff *skb)
 {
-	return (1 + skb->hash % 14) << FLOW_HASH_SHIFT;
+	return skb->hash ? (1 + skb->hash % 14) << FLOW_HASH_SHIFT : 0;
 }
 
 /*
@@ -188,7 +173,7 @@ static __always_inline int learn_flow(struct __sk_buff *skb, struct flow_scratch
 		flow->flags |= FLOW_REPLY;
 	flow->ifindex = skb->ifindex;
 	flow->check = flow_check(&work->key);
-	flow->window = *parsed_window(work);
+	flow->window = work->parsed.window;
 	if (work->key.protocol == IPPROTO_UDP)
 		flow->window.ack = work->origin;
 	if (map_insert(&flows_v2, &work->key, flow, BPF_ANY))
@@ -208,7 +193,8 @@ static __always_inline bool holds(const struct flow *flow, __u64 now, __u32 how)
 
 /*
  * Whether an end of the flow in the scratch area, of which conntrack has no entry, goes where the packets before it
- * went. Its answers do as well, but only so long: conntrack's entry may have been deleted to end the connection.
+ * went. Its acknowledgements do as well, but only so long, and no data: conntrack's entry may have been deleted to end
+ * the connection.
  */
 static __always_inline bool may_end(struct flow_scratch *work, struct flow *known, __u64 now)
 {
@@ -239,10 +225,16 @@ static __always_inline int follow_lost(struct __sk_buff *skb, struct flow_scratc
 	return may_end(work, known, bpf_ktime_get_ns()) ? result_of(&work->flow, skb->ifindex) : leave_as_is(work, 0);
 }
 
+/* Of a packet of TCP: it has no data. */
+static __always_inline bool is_empty(struct __sk_buff *skb, const struct parsed *p)
+{
+	return p->header_bytes && ip_end(skb) == sizeof(struct ethhdr) + p->header_bytes;
+}
+
 /* The window of the sender, for judge_end(). UDP has no window. */
 static __always_inline void note_window(struct flow *known, struct flow_scratch *work)
 {
-	const struct tcp_window *window = parsed_window(work);
+	const struct tcp_window *window = &work->parsed.window;
 
 	if (window->sent && !tracing)
 		known->window = *window;
@@ -251,8 +243,8 @@ static __always_inline void note_window(struct flow *known, struct flow_scratch 
 /*
  * Looks up the flow whose key is in the scratch area, and leaves its translation there. Packets that open or close a
  * connection take the slow path, so that conntrack follows its states; the entries of both directions go with them. An
- * end of a connection whose entry is lost goes where the packets before it went. A global function: the verifier checks
- * it once.
+ * end of a connection whose entry is lost, and what acknowledges it, go where the packets before it went. A global
+ * function: the verifier checks it once.
  */
 __attribute__((noinline)) int follow(struct __sk_buff *skb, __u32 how)
 {
@@ -279,6 +271,9 @@ __attribute__((noinline)) int follow(struct __sk_buff *skb, __u32 how)
 			forget_flow(work);
 			return leave_as_is(work, FOLLOW_FORGOTTEN);
 		}
+		if (work->flow.confirmed_ns & FLOW_LOST && now - work->flow.confirmed_ns < confirm_ns &&
+		    !is_empty(skb, &work->parsed))
+			return leave_as_is(work, 0);
 		if (is_cached && holds(&work->flow, now, how)) {
 			note_window(known, work);
 			return result_of(&work->flow, skb->ifindex);
@@ -303,14 +298,16 @@ static __always_inline void forget_key(void)
 /* The kernel's lookup takes no other protocols. */
 static __always_inline bool can_be_queried(struct packet *p)
 {
-	return has_conntrack && !p->detour && p->has_flow &&
-	       (p->flow.protocol == IPPROTO_TCP || p->flow.protocol == IPPROTO_UDP);
+	return has_conntrack && !p->in->detour && p->in->has_flow &&
+	       (p->in->flow.protocol == IPPROTO_TCP || p->in->flow.protocol == IPPROTO_UDP);
 }
 
 /* The packet goes where the translation in the scratch area leads. */
-static __always_inline int take_destination(struct packet *p, const struct flow_scratch *work)
+static __always_inline int take_destination(struct packet *p)
 {
-	p->ip.destination = work->flow.destination;
+	const struct flow_scratch *work = p->work;
+
+	p->ip->destination = work->flow.destination;
 	p->new_destination_port = work->flow.destination_port;
 	return p->follow & FOLLOW_FORGOTTEN ? REASON_HOST_PATH : 0;
 }
@@ -327,17 +324,13 @@ static __always_inline int check_destination(struct packet *p)
 static __always_inline int follow_flow(struct packet *p, enum direction from, bool first_is_direct)
 {
 	__u32 how = 0;
-	struct flow_scratch *work;
 
 	if (!can_be_queried(p))
 		return 0;
-	work = find_scratch();
-	if (!work)
-		return 0;
-	set_key(p, &work->key, from);
+	set_key(p->in, &p->work->key, from);
 	if (from == FROM_POD && first_is_direct)
 		how = may_be_untracked(p->skb, p->network);
-	if (p->is_icmp_error) {
+	if (p->in->is_icmp_error) {
 		if (how)
 			p->follow = follow(p->skb, how | READ_ONLY) & FOLLOW_UNTRACKED;
 		return 0;
@@ -345,6 +338,6 @@ static __always_inline int follow_flow(struct packet *p, enum direction from, bo
 	/* Egress routes carry connections that conntrack does not know. */
 	if (!how && from == FROM_POD && p->interface->flags & INTERFACE_EGRESS_ROUTE)
 		return 0;
-	p->follow = follow(p->skb, how | p->tcp_flags);
-	return take_destination(p, work);
+	p->follow = follow(p->skb, how | p->in->tcp_flags);
+	return take_destination(p);
 }

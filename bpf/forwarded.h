@@ -28,8 +28,21 @@ static __always_inline bool was_forwarded(const struct flow_key *key, __u64 now,
 	return last && now - last->at_ns < FORWARDED_NS && last->came_by == came_by;
 }
 
+/* The flow in the scratch area as it is after its translation. */
+static __always_inline struct flow_key *find_translated_key(struct flow_scratch *work)
+{
+	struct flow_key *left = &work->other;
+
+	left->source = work->flow.source;
+	left->destination = work->flow.destination;
+	left->source_port = work->flow.source_port;
+	left->destination_port = work->flow.destination_port;
+	left->protocol = work->key.protocol;
+	return left;
+}
+
 /* Of an ICMP error, the key is that of the flow which it quotes. */
-static __always_inline void set_key(const struct packet *p, struct flow_key *key, enum direction from)
+static __always_inline void set_key(const struct parsed *p, struct flow_key *key, enum direction from)
 {
 	key->source = from == FROM_POD ? p->flow.local : p->flow.peer;
 	key->destination = from == FROM_POD ? p->flow.peer : p->flow.local;
@@ -60,26 +73,23 @@ static __always_inline void forget_untracked(const struct flow_key *key)
  */
 static __always_inline void note_forwarded(struct packet *p, enum direction from, bool first_is_direct)
 {
-	bool is_tcp_or_udp = p->ip.protocol == IPPROTO_TCP || p->ip.protocol == IPPROTO_UDP;
+	bool is_tcp_or_udp = p->ip->protocol == IPPROTO_TCP || p->ip->protocol == IPPROTO_UDP;
 	struct forwarded *last, now = {.came_by = p->skb->ingress_ifindex};
 	struct flow_key key = {}, other = {};
-	struct flow_scratch *work;
 
-	if (!now.came_by || !p->has_flow || p->is_icmp_error || !is_tcp_or_udp)
+	if (!now.came_by || !p->in->has_flow || p->in->is_icmp_error || !is_tcp_or_udp)
 		return;
-	set_key(p, &key, from);
+	set_key(p->in, &key, from);
 	if (first_is_direct) {
 		reverse_key(&key, &other);
 		forget_untracked(&key);
 		forget_untracked(&other);
 	}
-	if (p->detour)
+	if (p->in->detour)
 		return;
 	now.at_ns = ((bpf_ktime_get_ns() - LEFT_BY_MASK) & ~LEFT_BY_MASK) | (p->skb->ifindex & LEFT_BY_MASK);
 	now.check = flow_check(&key);
-	work = find_scratch();
-	if (work)
-		now.window = *parsed_window(work);
+	now.window = p->in->window;
 	last = map_find(&forwarded_v2, &key);
 	if (last && !tracing)
 		*last = now;

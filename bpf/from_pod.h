@@ -29,9 +29,9 @@ static __always_inline int strip_sent(struct packet *p)
 
 	if (!(p->interface->flags & INTERFACE_EGRESS_ROUTE))
 		return 0;
-	if (p->detour == REASON_HOST_VLAN && has_priority_tag(p))
-		reason = !p->protocol || take_tag_off(p->skb) ? REASON_DROP_VLAN : parse(p, FROM_POD);
-	if (!reason && p->detour == REASON_HOST_LENGTH)
+	if (p->in->detour == REASON_HOST_VLAN && has_priority_tag(p))
+		reason = !p->in->protocol || take_tag_off(p->skb) ? REASON_DROP_VLAN : parse(p, FROM_POD);
+	if (!reason && p->in->detour == REASON_HOST_LENGTH)
 		reason = p->skb->gso_size || take_padding_off(p->skb) ? REASON_DROP_MALFORMED : parse(p, FROM_POD);
 	return reason;
 }

@@ -51,15 +51,17 @@ static __always_inline int refuse_hidden_header(struct packet *p)
 {
 	__be16 tag;
 
-	if (!p->detour)
+	if (!p->in->detour)
 		return 0;
-	if (p->is_first_fragment && p->is_padded && p->protocol == ETH_P_IPV6) /* longer than what Ethernet pads */
+	if (p->in->is_first_fragment && p->in->is_padded &&
+	    p->in->protocol == ETH_P_IPV6) /* longer than what Ethernet pads */
 		return REASON_DROP_HIDDEN_HEADER;
-	if (p->has_unread_headers)
+	if (p->in->has_unread_headers)
 		return may_hide_tcp(p->skb) ? REASON_DROP_HIDDEN_HEADER : 0;
-	if (is_tcp_cut(p) || (p->is_first_fragment && !p->has_flow && is_extension(p->ip.protocol)))
+	if (is_tcp_cut(p) || (p->in->is_first_fragment && !p->in->has_flow && is_extension(p->ip->protocol)))
 		return REASON_DROP_HIDDEN_HEADER;
-	if (!has_priority_tag(p) || p->protocol || bpf_skb_load_bytes(p->skb, sizeof(struct ethhdr), &tag, sizeof(tag)))
+	if (!has_priority_tag(p) || p->in->protocol ||
+	    bpf_skb_load_bytes(p->skb, sizeof(struct ethhdr), &tag, sizeof(tag)))
 		return 0;
 	return tag & bpf_htons(VLAN_ID_MASK) ? 0 : REASON_DROP_HIDDEN_HEADER;
 }
@@ -72,7 +74,7 @@ static __always_inline int follow_arriving(struct packet *p)
 /* Of an IP packet for a pod: without the tag, the headers are all that chooses the packet's path. */
 static __always_inline int strip_arriving(struct packet *p)
 {
-	if (p->detour != REASON_HOST_VLAN || p->skb->pkt_type != PACKET_HOST)
+	if (p->in->detour != REASON_HOST_VLAN || p->skb->pkt_type != PACKET_HOST)
 		return 0;
 	return take_tag_off(p->skb) ?: parse(p, TO_POD);
 }
@@ -81,23 +83,23 @@ static __always_inline int find_local_receiver(struct packet *p)
 {
 	int reason;
 
-	if (p->protocol != ETH_P_IP && p->protocol != ETH_P_IPV6)
+	if (p->in->protocol != ETH_P_IP && p->in->protocol != ETH_P_IPV6)
 		return REASON_HOST_NOT_IP;
-	p->receiver = find_endpoint(p, &p->ip.destination);
+	p->receiver = find_endpoint(p, &p->ip->destination);
 	if (!p->receiver)
 		return REASON_HOST_NOT_LOCAL;
-	if (p->detour && (p->follow & FOLLOW_HIDDEN || !(p->receiver->flags & INTERFACE_EGRESS_ROUTE)))
-		return p->detour;
+	if (p->in->detour && (p->follow & FOLLOW_HIDDEN || !(p->receiver->flags & INTERFACE_EGRESS_ROUTE)))
+		return p->in->detour;
 	reason = strip_arriving(p);
 	if (reason)
 		return reason;
-	if (p->detour && !needs_no_flow(p))
-		return p->detour;
+	if (p->in->detour && !needs_no_flow(p))
+		return p->in->detour;
 	/* A source address of this node's pods is forged: the host stack decides about it. */
-	if (find_address(p, &p->ip.source))
+	if (find_address(p, &p->ip->source))
 		return REASON_HOST_SOURCE_LOCAL;
-	p->flow.ifindex = p->receiver->ifindex;
-	if (p->is_padded && p->skb->pkt_type == PACKET_HOST && take_padding_off(p->skb))
+	p->in->flow.ifindex = p->receiver->ifindex;
+	if (p->in->is_padded && p->skb->pkt_type == PACKET_HOST && take_padding_off(p->skb))
 		return REASON_HOST_LENGTH;
 	return check_receiver(p, INTERFACE_FAST_UPLINK | INTERFACE_EGRESS_ROUTE);
 }
@@ -123,14 +125,14 @@ static __always_inline bool is_judged(struct packet *p, const struct flow_path *
  */
 static __always_inline int find_egress_route_path(struct packet *p)
 {
-	bool is_named = p->has_flow && !p->is_fragment;
+	bool is_named = p->in->has_flow && !p->in->is_fragment;
 	struct flow_path *known = 0;
 
-	if (is_left_to_policies(p, p->receiver->ifindex, p->skb->ifindex))
+	if (is_left_to_policies(p->skb, p->receiver->ifindex, p->skb->ifindex, p->follow))
 		return REASON_HOST_IPSEC;
 	if (is_named)
-		known = map_find(&paths_v1, &p->flow);
-	if (known && !p->is_icmp_error && is_judged(p, known))
+		known = map_find(&paths_v1, &p->in->flow);
+	if (known && !p->in->is_icmp_error && is_judged(p, known))
 		return 0;
 	if (is_named && !known)
 		known = find_path_kept(p);
@@ -140,8 +142,8 @@ static __always_inline int find_egress_route_path(struct packet *p)
 		return REASON_HOST_SOURCE_LOCAL;
 	if (!leads_to_receiver(p))
 		return REASON_HOST_NO_ROUTE;
-	if (is_named && !p->is_icmp_error)
-		cache_path(&p->flow, PATH_UPLINK, p->skb->ifindex, 0);
+	if (is_named && !p->in->is_icmp_error)
+		cache_path(&p->in->flow, PATH_UPLINK, p->skb->ifindex, 0);
 	return 0;
 }
 
@@ -153,14 +155,15 @@ static __always_inline int find_direct_path(struct packet *p)
 {
 	int reply;
 
-	if (!may_be_direct(p->receiver, p->ip.protocol) || !can_be_queried(p) ||
-	    !(p->is_icmp_error || in_cluster(p, &p->ip.source)))
+	if (!may_be_direct(p->receiver, p->ip->protocol) || !can_be_queried(p) ||
+	    !(p->in->is_icmp_error || in_cluster(p, &p->ip->source)))
 		return REASON_HOST_UNCONFIRMED;
-	reply = find_reply(p->skb, p->is_icmp_error ? REPLY_ERROR : REPLY_NONE);
+	reply = find_reply(p->skb, p->in->is_icmp_error ? REPLY_ERROR : REPLY_NONE);
 	if (reply == REPLY_CHECKED)
 		return 0;
 	if (reply == REPLY_NONE &&
-	    (p->is_icmp_error || !(follow(p->skb, p->tcp_flags | MAY_BE_UNTRACKED | READ_ONLY) & FOLLOW_UNTRACKED)))
+	    (p->in->is_icmp_error ||
+	     !(follow(p->skb, p->in->tcp_flags | MAY_BE_UNTRACKED | READ_ONLY) & FOLLOW_UNTRACKED)))
 		return REASON_HOST_UNCONFIRMED;
 	if (is_refused_source(p, true))
 		return REASON_HOST_SOURCE_LOCAL;
@@ -177,7 +180,7 @@ static __always_inline int find_direct_path(struct packet *p)
  */
 static __always_inline int check_renewed_source(struct packet *p)
 {
-	if (!(p->follow & FOLLOW_RENEWED) || is_reached_by_uplink(p))
+	if (!(p->follow & FOLLOW_RENEWED) || is_reached_by_uplink(p->skb, p->follow))
 		return 0;
 	forget_key();
 	return REASON_HOST_SOURCE_LOCAL;
@@ -197,10 +200,10 @@ static __always_inline int keep_delivered_path(struct packet *p)
 {
 	__u32 flags = p->receiver->flags;
 
-	if (!(flags & INTERFACE_EGRESS_ROUTE) || !p->has_flow || p->is_fragment || p->is_icmp_error)
+	if (!(flags & INTERFACE_EGRESS_ROUTE) || !p->in->has_flow || p->in->is_fragment || p->in->is_icmp_error)
 		return 0;
-	if (is_kept(&p->flow) || (p->flow.protocol == IPPROTO_UDP && flags & INTERFACE_PEERS))
-		store_kept_path(p->skb, &p->flow, PATH_UPLINK, p->skb->ifindex);
+	if (is_kept(&p->in->flow) || (p->in->flow.protocol == IPPROTO_UDP && flags & INTERFACE_PEERS))
+		store_kept_path(p->skb, PATH_UPLINK, p->skb->ifindex);
 	return 0;
 }
 

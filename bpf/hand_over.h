@@ -48,7 +48,7 @@ static __always_inline int hand_over(struct packet *p, struct source_route *peer
 
 static __always_inline int hand_over_to_peer(struct packet *p)
 {
-	struct source_route *peer = find_peer_interface(p, &p->ip.source);
+	struct source_route *peer = find_peer_interface(p, &p->ip->source);
 
 	return peer ? hand_over(p, peer) : 0;
 }

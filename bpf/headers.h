@@ -34,9 +34,27 @@ struct nd_message {
 	struct ip_addr target;
 };
 
+/*
+ * Addresses that no router forwards (RFC 6890, RFC 3927): this network, loopback, link-local, multicast. Of IPv4, the
+ * kernel forwards link-local ones all the same: some clouds have services there.
+ */
+static __always_inline bool stays_on_link(const struct ip_addr *addr)
+{
+	__u32 first = bpf_ntohl(addr->word[0]);
+
+	if (first == 0 && addr->word[1] == 0 && addr->word[2] == bpf_htonl(0x0000ffff)) {
+		__u32 v4 = bpf_ntohl(addr->word[3]);
+
+		return v4 >> 24 == 0 || v4 >> 24 == 127 || v4 >> 16 == 0xa9fe || v4 >> 24 >= 224;
+	}
+	/* :: and ::1 are the only ones below ::2 that get here. */
+	return (first & 0xffc00000) == 0xfe800000 || first >= 0xff000000 ||
+	       !(first | addr->word[1] | addr->word[2] | (addr->word[3] & bpf_htonl(~1U)));
+}
+
 static __always_inline bool is_icmpv6(struct packet *p)
 {
-	return p->protocol == ETH_P_IPV6 && p->ip.protocol == IPPROTO_ICMPV6 && p->icmp_type && !p->is_icmp_error;
+	return p->in->is_icmpv6;
 }
 
 /* Of the IP packet, in bytes from the start of the frame, as its header says; 0 if it cannot be read. */
@@ -74,17 +92,17 @@ static __always_inline bool is_later_fragment(__u8 protocol, const struct extens
 /* Of fragments, the first has to hold the header (RFC 1858, RFC 7112): nothing else here sees it. */
 static __always_inline bool is_tcp_cut(const struct packet *p)
 {
-	return p->is_first_fragment && !p->has_flow && p->ip.protocol == IPPROTO_TCP;
+	return p->in->is_first_fragment && !p->in->has_flow && p->ip->protocol == IPPROTO_TCP;
 }
 
 static __always_inline bool is_ip(struct packet *p)
 {
-	return p->protocol == ETH_P_IP || p->protocol == ETH_P_IPV6;
+	return p->in->protocol == ETH_P_IP || p->in->protocol == ETH_P_IPV6;
 }
 
 /* Receivers ignore neighbour discovery that a router has forwarded (RFC 4861, 7.1.1): it is ordinary traffic. */
 static __always_inline bool is_neighbour_discovery(struct packet *p)
 {
-	return is_icmpv6(p) && p->hop_limit == 255 && p->icmp_type >= ND_ROUTER_SOLICITATION &&
-	       p->icmp_type <= ND_REDIRECT;
+	return is_icmpv6(p) && p->in->hop_limit == 255 && p->in->icmp_type >= ND_ROUTER_SOLICITATION &&
+	       p->in->icmp_type <= ND_REDIRECT;
 }

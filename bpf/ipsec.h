@@ -27,25 +27,23 @@ static __always_inline bool has_ipsec_policies(struct net___podlane *net)
 	return net->xfrm.policy_count[0] | net->xfrm.policy_count[1] | net->xfrm.policy_count[2];
 }
 
-static __always_inline struct nf_conn___podlane *find_own_entry(struct __sk_buff *skb, struct flow_scratch *work)
+static __always_inline struct nf_conn___podlane *find_own_entry(struct __sk_buff *skb, struct flow_scratch *work,
+								struct bpf_sock_tuple *own)
 {
 	struct ct_opts *opts = &work->opts;
 
 	__builtin_memset(opts, 0, sizeof(*opts));
 	opts->netns_id = CURRENT_NETNS;
 	opts->l4proto = IPPROTO_UDP;
-	work->tuple.ipv4.saddr = OWN_ENTRY_ADDRESS;
-	work->tuple.ipv4.daddr = OWN_ENTRY_ADDRESS;
-	work->tuple.ipv4.sport = bpf_htons(OWN_ADDRESS_PORT);
-	work->tuple.ipv4.dport = bpf_htons(OWN_ENTRY_PORT);
-	return bpf_skb_ct_lookup(skb, &work->tuple, sizeof(work->tuple.ipv4), opts, sizeof(*opts));
+	return bpf_skb_ct_lookup(skb, own, sizeof(own->ipv4), opts, sizeof(*opts));
 }
 
-/* As one that was replied to: a full table does not evict it. The tuple is that of the look-up. */
-static __always_inline struct nf_conn___podlane *insert_own_entry(struct __sk_buff *skb, struct flow_scratch *work)
+/* As one that was replied to: a full table does not evict it. The options are those of the look-up. */
+static __always_inline struct nf_conn___podlane *insert_own_entry(struct __sk_buff *skb, struct flow_scratch *work,
+								  struct bpf_sock_tuple *own)
 {
 	struct nf_conn_init___podlane *fresh =
-		bpf_skb_ct_alloc(skb, &work->tuple, sizeof(work->tuple.ipv4), &work->opts, sizeof(work->opts));
+		bpf_skb_ct_alloc(skb, own, sizeof(own->ipv4), &work->opts, sizeof(work->opts));
 
 	if (!fresh)
 		return 0;
@@ -60,6 +58,8 @@ static __always_inline struct nf_conn___podlane *insert_own_entry(struct __sk_bu
  */
 __attribute__((noinline)) int has_policies(struct __sk_buff *skb)
 {
+	struct bpf_sock_tuple own = {
+		.ipv4 = {OWN_ENTRY_ADDRESS, OWN_ENTRY_ADDRESS, bpf_htons(OWN_ADDRESS_PORT), bpf_htons(OWN_ENTRY_PORT)}};
 	struct flow_scratch *work = find_scratch();
 	struct nf_conn___podlane *ct;
 	struct net___podlane *net;
@@ -69,11 +69,11 @@ __attribute__((noinline)) int has_policies(struct __sk_buff *skb)
 		return 0;
 	if (tracing)
 		return traced_policies;
-	ct = find_own_entry(skb, work);
+	ct = find_own_entry(skb, work, &own);
 	if (!ct)
-		ct = insert_own_entry(skb, work);
+		ct = insert_own_entry(skb, work, &own);
 	if (!ct) /* another CPU was first */
-		ct = find_own_entry(skb, work);
+		ct = find_own_entry(skb, work, &own);
 	if (!ct)
 		return 1;
 	net = ct->ct_net.net;
@@ -108,21 +108,21 @@ static __always_inline bool leads_by(long answer, const struct bpf_fib_lookup *f
 /*
  * Packets of an egress route have no connection that conntrack knows. While the node has policies, the host stack
  * carries what its own routes, or one of several equal ones, send from the pod by the same uplink, and the replies.
- * `pod` is its host-side veth. Not inlined, to keep the programs and their stacks small.
+ * `pod` is its host-side veth. A global function: see resume().
  */
-static __attribute__((noinline)) bool is_left_to_policies(struct packet *p, __u32 pod, __u32 uplink)
+__attribute__((noinline)) int is_left_to_policies(struct __sk_buff *skb, __u32 pod, __u32 uplink, __u32 follow)
 {
-	bool is_reply = p->skb->ifindex == uplink;
+	bool is_reply = skb->ifindex == uplink, left;
+	struct packet p = {.skb = skb};
 	struct bpf_fib_lookup fib;
-	bool left;
 
-	if (!has_policies_cached(p->skb))
-		return false;
+	if (!has_policies_cached(skb) || !resume(&p, follow))
+		return 0;
 	if (is_reply)
-		swap_ends(&p->ip);
-	left = leads_by(query_routes_by(p, &fib, pod, 0, 0), &fib, uplink) ||
-	       leads_by(query_routes_by(p, &fib, uplink, 0, BPF_FIB_LOOKUP_OUTPUT), &fib, uplink);
+		swap_ends(p.ip);
+	left = leads_by(query_routes_by(&p, &fib, pod, 0, 0), &fib, uplink) ||
+	       leads_by(query_routes_by(&p, &fib, uplink, 0, BPF_FIB_LOOKUP_OUTPUT), &fib, uplink);
 	if (is_reply)
-		swap_ends(&p->ip);
+		swap_ends(p.ip);
 	return left;
 }

@@ -119,26 +119,24 @@ static __always_inline bool accepts_remote(struct packet *p, __u32 receiver, __u
 static __always_inline bool lets_in(struct packet *p, __u32 came_by, struct interface *sender)
 {
 	__u32 receiver = p->skb->ifindex;
-	struct ip_addr source = p->ip.source;
-	struct flow_scratch *work;
+	struct ip_addr source = p->ip->source;
 	struct isolation *entry;
 	__u32 owner;
 
 	if (!came_by) {
 		entry = map_find(&isolation_v1, &receiver);
-		return entry && (entry->flags & ISOLATION_HOST || p->is_icmp_error);
+		return entry && (entry->flags & ISOLATION_HOST || p->in->is_icmp_error);
 	}
-	work = find_scratch();
-	if (!sender && work && read_former_source(p->skb))
-		source = work->other.source;
+	if (!sender && read_former_source(p->skb))
+		source = p->work->other.source;
 	owner = sender ? 0 : find_owner_on_node(&source);
 	if (owner)
 		return p->interface->flags & INTERFACE_ISOLATED_GROUP && is_behind_bridge(owner) &&
 		       !map_find(&uplinks_v2, &came_by) && shares_group(receiver, owner);
 	/* Routers send errors: what counts is the other end of the connection that they are about. */
-	if (!sender && p->is_icmp_error)
-		return p->has_flow && ctinfo_of(p->skb) != CTINFO_NONE &&
-		       accepts_remote(p, receiver, p->interface->flags, &p->flow.peer);
+	if (!sender && p->in->is_icmp_error)
+		return p->in->has_flow && ctinfo_of(p->skb) != CTINFO_NONE &&
+		       accepts_remote(p, receiver, p->interface->flags, &p->in->flow.peer);
 	if (!sender)
 		return accepts_remote(p, receiver, p->interface->flags, &source);
 	return p->interface->flags & INTERFACE_ISOLATED_NETWORK && sender->network == p->network;
@@ -150,12 +148,13 @@ static __always_inline bool is_wanted_reply(struct packet *p, __u32 came_by, str
 	__u32 info = ctinfo_of(p->skb);
 
 	if (info == CTINFO_RELATED_REPLY) {
-		bool may_be_of_pod = sender || (!came_by && p->detour);
+		bool may_be_of_pod = sender || (!came_by && p->in->detour);
 
 		/* A pod may answer with an error only for itself: it could name connections with others. What else is
 		 * related are the node's resets in place of a peer that it rejects. */
-		if (p->is_icmp_error ? may_be_of_pod && !(p->has_flow && same_addr(&p->ip.source, &p->flow.peer))
-				     : came_by || !(p->tcp_flags & TCP_RST))
+		if (p->in->is_icmp_error
+			    ? may_be_of_pod && !(p->in->has_flow && same_addr(&p->ip->source, &p->in->flow.peer))
+			    : came_by || !(p->in->tcp_flags & TCP_RST))
 			return false;
 	} else if (info != CTINFO_ESTABLISHED_REPLY) {
 		return false;
@@ -205,30 +204,28 @@ __attribute__((noinline)) int end_refused(struct __sk_buff *skb)
 /* Address resolution on the endpoint's own link. */
 static __always_inline bool is_on_link_only(struct packet *p)
 {
-	if (p->protocol == ETH_P_ARP)
+	if (p->in->protocol == ETH_P_ARP)
 		return true;
-	return p->protocol == ETH_P_IPV6 && p->ip.protocol == IPPROTO_ICMPV6 && p->hop_limit == 255 &&
-	       (p->icmp_type == ND_NEIGHBOUR_SOLICITATION || p->icmp_type == ND_NEIGHBOUR_ADVERTISEMENT);
+	return p->in->protocol == ETH_P_IPV6 && p->ip->protocol == IPPROTO_ICMPV6 && p->in->hop_limit == 255 &&
+	       (p->in->icmp_type == ND_NEIGHBOUR_SOLICITATION || p->in->icmp_type == ND_NEIGHBOUR_ADVERTISEMENT);
 }
 
 /* Fragments that Linux makes of IPv6 packets do not say where they came by. The node's own have a socket. */
 static __always_inline bool is_from_unknown(struct packet *p)
 {
-	return !p->skb->ingress_ifindex && p->protocol == ETH_P_IPV6 && p->detour && !p->skb->sk;
+	return !p->skb->ingress_ifindex && p->in->protocol == ETH_P_IPV6 && p->in->detour && !p->skb->sk;
 }
 
 /* Whether others of its connection may be let in. By its address, which lets nobody in here. */
 static __always_inline bool may_be_of_accepted(struct packet *p)
 {
 	__u32 receiver = p->skb->ifindex, owner;
-	struct ip_addr source = p->ip.source;
-	struct flow_scratch *work;
+	struct ip_addr source = p->ip->source;
 
 	if (!is_from_unknown(p))
 		return false;
-	work = find_scratch();
-	if (work && read_former_source(p->skb))
-		source = work->other.source;
+	if (read_former_source(p->skb))
+		source = p->work->other.source;
 	owner = find_owner_on_node(&source);
 	if (owner)
 		return p->interface->flags & INTERFACE_ISOLATED_NETWORK || shares_group(receiver, owner);
@@ -292,7 +289,7 @@ __attribute__((noinline)) int note_allowed(__u32 ifindex, __u32 changes)
 /* On the fast path between two pods, which are of one network. The beginning of a connection is dropped at once. */
 static __always_inline int check_isolation(struct packet *p)
 {
-	bool is_opening = (p->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
+	bool is_opening = (p->in->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
 	__u32 changes, to, from = p->skb->ifindex;
 
 	if (!p->receiver || !(p->receiver->flags & INTERFACE_ISOLATED_GROUP) || p->follow & FOLLOW_ALLOWED)
@@ -318,7 +315,7 @@ static __always_inline int check_isolation_of_remote(struct packet *p)
 	if (!(p->receiver->flags & INTERFACE_ISOLATED) || p->follow & FOLLOW_ALLOWED)
 		return 0;
 	changes = count_changes();
-	if (!(p->follow & FOLLOW_REPLY && is_newer(to)) && !accepts_remote(p, to, p->receiver->flags, &p->ip.source))
+	if (!(p->follow & FOLLOW_REPLY && is_newer(to)) && !accepts_remote(p, to, p->receiver->flags, &p->ip->source))
 		return REASON_HOST_UNCONFIRMED;
 	if (p->follow & FOLLOW_CONFIRMED)
 		note_allowed(p->skb->ifindex, changes);
@@ -329,7 +326,7 @@ static __always_inline int check_isolation_of_remote(struct packet *p)
  * The host-side veth that the node would forward to the source of the packet in the scratch area by. The addresses of
  * `allowedSources` are behind routes.
  */
-static __always_inline struct interface *find_behind_route(struct __sk_buff *skb, const struct packet *parsed)
+static __always_inline struct interface *find_behind_route(struct __sk_buff *skb, const struct parsed *parsed)
 {
 	struct bpf_fib_lookup fib = {.ifindex = skb->ifindex};
 	__u32 ifindex;
@@ -371,11 +368,11 @@ __attribute__((noinline)) int refuse_isolated_name(struct __sk_buff *skb, __u32 
 	if (!work || !watch || !watch->isolation_changes)
 		return reason;
 	uplink = map_find(&uplinks_v2, &ifindex);
-	owner = uplink ? find_in(uplink, &parsed_packet(work)->ip.source) : 0;
+	owner = uplink ? find_in(uplink, &work->parsed.ip.source) : 0;
 	if (owner) {
 		flags = owner->flags;
 	} else {
-		behind = find_behind_route(skb, parsed_packet(work));
+		behind = find_behind_route(skb, &work->parsed);
 		flags = behind ? behind->flags : 0;
 	}
 	return flags & INTERFACE_ISOLATED ? REASON_DROP_ISOLATION : reason;

@@ -50,16 +50,12 @@ __attribute__((noinline)) int renew_connection(struct __sk_buff *skb, __u32 has_
 /* Of a pod that uses the fast path. */
 static __always_inline void keep_connection(struct packet *p, enum direction from)
 {
-	bool is_reset = (p->tcp_flags & (TCP_RST | TCP_SYN | TCP_FIN)) == TCP_RST;
-	struct flow_scratch *work;
+	bool is_reset = (p->in->tcp_flags & (TCP_RST | TCP_SYN | TCP_FIN)) == TCP_RST;
 
-	if (!has_conntrack || !p->skb->ingress_ifindex || p->detour || !p->has_flow || p->ip.protocol != IPPROTO_TCP ||
-	    !(is_reset || p->tcp_flags == TCP_ACK))
+	if (!has_conntrack || !p->skb->ingress_ifindex || p->in->detour || !p->in->has_flow ||
+	    p->ip->protocol != IPPROTO_TCP || !(is_reset || p->in->tcp_flags == TCP_ACK))
 		return;
-	work = find_scratch();
-	if (!work)
-		return;
-	set_key(p, &work->key, from);
-	reverse_key(&work->key, &work->other);
-	renew_connection(p->skb, p->skb->len - sizeof(struct ethhdr) > p->header_bytes, is_reset);
+	set_key(p->in, &p->work->key, from);
+	reverse_key(&p->work->key, &p->work->other);
+	renew_connection(p->skb, p->skb->len - sizeof(struct ethhdr) > p->in->header_bytes, is_reset);
 }

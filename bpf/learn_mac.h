@@ -21,10 +21,10 @@ static __always_inline bool announces(struct packet *p, struct ip_addr *own, con
 {
 	struct arp_packet arp;
 
-	if (p->protocol != ETH_P_ARP) {
-		*own = p->ip.source;
-		return is_neighbour_discovery(p) &&
-		       (p->icmp_type == ND_NEIGHBOUR_SOLICITATION || p->icmp_type == ND_NEIGHBOUR_ADVERTISEMENT);
+	if (p->in->protocol != ETH_P_ARP) {
+		*own = p->ip->source;
+		return is_neighbour_discovery(p) && (p->in->icmp_type == ND_NEIGHBOUR_SOLICITATION ||
+						     p->in->icmp_type == ND_NEIGHBOUR_ADVERTISEMENT);
 	}
 	if (bpf_skb_load_bytes(p->skb, sizeof(struct ethhdr), &arp, sizeof(arp)))
 		return false;
@@ -37,14 +37,11 @@ __attribute__((noinline)) int learn_announced_mac(struct __sk_buff *skb)
 {
 	__u8 mac[6] __attribute__((aligned(2)));
 	struct packet p = {.skb = skb};
-	__u32 ifindex = skb->ifindex;
 	struct address *owner;
 	struct ip_addr own;
 
-	p.interface = bpf_map_lookup_elem(&interfaces_v1, &ifindex);
-	if (tracing || !p.interface || !read_parsed(&p))
+	if (tracing || !take_up(&p))
 		return 0;
-	p.network = p.interface->network;
 	if (load(skb, 6, mac, sizeof(mac)) || same_mac(mac, p.interface->pod_mac) || mac[0] & 1)
 		return 0;
 	if (!announces(&p, &own, mac) || !owns(&p, &own))
@@ -59,7 +56,7 @@ __attribute__((noinline)) int learn_announced_mac(struct __sk_buff *skb)
 
 static __always_inline int learn_mac(struct packet *p)
 {
-	if (p->interface->flags & INTERFACE_ROUTED && (p->protocol == ETH_P_ARP || is_neighbour_discovery(p)))
+	if (p->interface->flags & INTERFACE_ROUTED && (p->in->protocol == ETH_P_ARP || is_neighbour_discovery(p)))
 		learn_announced_mac(p->skb);
 	return 0;
 }

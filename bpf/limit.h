@@ -15,9 +15,8 @@
 /* Connections that have only just begun are forgiven, within bounds. */
 #define FIRST_SEGMENTS 32
 #define NO_SEGMENTS (~0U)
-/* Beside the bytes of the headers: that the packet is of TCP, that the host translates it, and its flags. */
+/* Beside the bytes of the headers: that the packet is of TCP, and its flags. */
 #define OF_TCP 0x10000U
-#define TRANSLATED 0x20000U
 #define TCP_FLAGS_SHIFT 24
 #define HEADERS 0xffffU
 #define STREAM 1                    /* SOCK_STREAM */
@@ -70,15 +69,17 @@ static __always_inline bool is_to_service(bool is_translated)
 }
 
 /*
- * A rate was announced to the sender: it sends no faster, and hears of the backlog without a loss. If it does not know
- * the receiver, the rate is another limit's.
+ * A rate was announced to the sender for this limit: it sends no faster, and hears of the backlog without a loss. The
+ * application itself may have set another one since.
  */
-static __always_inline bool is_paced_socket(struct __sk_buff *skb, __u32 headers)
+static __always_inline bool is_paced_socket(struct __sk_buff *skb, __u32 direction)
 {
-	struct bpf_sock *socket = is_to_service(headers & TRANSLATED) ? 0 : skb->sk;
+	struct bpf_sock *socket = skb->sk;
 	struct sock___podlane *tcp = socket ? (void *)bpf_skc_to_tcp_sock(socket) : 0;
+	struct announced *announced;
 
-	return tcp && tcp->sk_max_pacing_rate != ~0UL;
+	announced = tcp ? bpf_sk_storage_get(&paced_sockets, tcp, 0, 0) : 0;
+	return announced && announced->flows[direction & 1].rate && tcp->sk_max_pacing_rate <= announced->rate;
 }
 
 /*
@@ -95,8 +96,8 @@ static __always_inline __u64 left_to_acks(const struct limit *limit)
  * of all, pass when large ones are dropped already: a request does not wait for a bulk transfer to be slowed down.
  */
 static __always_inline __u64 tolerance(struct __sk_buff *skb, const struct limit_state *state,
-				       const struct limit *limit, __u64 now, __u64 bytes, __u32 segments, __u32 headers,
-				       bool is_ack)
+				       const struct limit *limit, __u64 now, __u64 bytes, __u32 segments,
+				       __u32 direction, bool is_ack)
 {
 	__u64 usual = limit->horizon_ns, longest = usual < LONGEST_HORIZON_NS ? LONGEST_HORIZON_NS : usual;
 
@@ -108,7 +109,7 @@ static __always_inline __u64 tolerance(struct __sk_buff *skb, const struct limit
 		return longest;
 	if (segments <= UNPACED_SEGMENTS) /* those of one connection at least, however low the rate */
 		return longest + UNPACED_SEGMENTS * limit->frame_ns;
-	if (segments <= FIRST_SEGMENTS || (segments != NO_SEGMENTS && is_paced_socket(skb, headers)))
+	if (segments <= FIRST_SEGMENTS || (segments != NO_SEGMENTS && is_paced_socket(skb, direction)))
 		return longest;
 	if (segments != NO_SEGMENTS) /* it cannot react to the backlog sooner */
 		usual += hearing_delay(state, limit);
@@ -149,11 +150,11 @@ __attribute__((noinline)) int is_only_ack(struct __sk_buff *skb, __u32 headers)
 
 /* Whether the packet is let through. */
 static __always_inline bool pass(struct __sk_buff *skb, struct limit_state *state, const struct limit *limit,
-				 __u64 bytes, __u32 headers)
+				 __u64 bytes, __u32 direction, __u32 headers)
 {
 	bool is_ack = is_only_ack(skb, headers);
 	__u32 segments = segments_sent(skb);
-	__u64 now = bpf_ktime_get_ns(), most = tolerance(skb, state, limit, now, bytes, segments, headers, is_ack);
+	__u64 now = bpf_ktime_get_ns(), most = tolerance(skb, state, limit, now, bytes, segments, direction, is_ack);
 	__u64 backlog = backlog_of(state->free_at_ns, limit, now);
 	bool is_unpaced = segments == NO_SEGMENTS && !is_ack && backlog > limit->target_ns;
 	struct unpaced_flow flow;
@@ -209,7 +210,8 @@ __attribute__((noinline)) int within_limit(struct __sk_buff *skb, __u32 ifindex,
 	struct limit_state *state = find_limit(ifindex, direction);
 	__u64 bytes = wire_bytes(skb, headers);
 
-	return !state || (is_within_one_packet(state, bytes) && pass(skb, state, &state->limit, bytes, headers));
+	return !state ||
+	       (is_within_one_packet(state, bytes) && pass(skb, state, &state->limit, bytes, direction, headers));
 }
 
 /* The fields read of the kernel's structures that say how it cuts a GSO packet. */
@@ -259,16 +261,23 @@ __attribute__((noinline)) int cut_headers(struct __sk_buff *skb, __u32 is_read)
 	return words >> 4 < sizeof(struct tcphdr) / 4 ? 0 : at + (words >> 4) * 4;
 }
 
-/* Of each segment. If nobody knows them, the most that TCP has: what is not read saves nothing. */
-static __always_inline __u32 frame_headers(struct packet *p)
+/*
+ * Of each segment. If nobody knows them, the most that TCP has: what is not read saves nothing. A global function: the
+ * verifier checks it once.
+ */
+__attribute__((noinline)) int frame_headers(struct __sk_buff *skb)
 {
-	__u32 ip = p->l4_offset ?: sizeof(struct ethhdr) + sizeof(struct ipv6hdr);
-	__u32 bytes = p->header_bytes ? sizeof(struct ethhdr) + p->header_bytes : ip + TCP_HEADER_MOST;
-	__u32 cut = p->skb->gso_size ? cut_headers(p->skb, p->header_bytes) : 0;
+	struct flow_scratch *work = find_scratch();
+	const struct parsed *p;
+	__u32 ip, bytes, cut;
 
-	return (cut ?: bytes) | (p->ip.protocol == IPPROTO_TCP ? OF_TCP : 0) |
-	       (p->follow & FOLLOW_TRANSLATED) * (TRANSLATED / FOLLOW_TRANSLATED) |
-	       (__u32)p->tcp_flags << TCP_FLAGS_SHIFT;
+	if (!work)
+		return 0;
+	p = &work->parsed;
+	ip = p->l4_offset ?: sizeof(struct ethhdr) + sizeof(struct ipv6hdr);
+	bytes = p->header_bytes ? sizeof(struct ethhdr) + p->header_bytes : ip + TCP_HEADER_MOST;
+	cut = skb->gso_size ? cut_headers(skb, p->header_bytes) : 0;
+	return (cut ?: bytes) | (p->ip.protocol == IPPROTO_TCP ? OF_TCP : 0) | (__u32)p->tcp_flags << TCP_FLAGS_SHIFT;
 }
 
 /* Whether the limit applies to what goes to or comes from `other`. If so, the endpoint's group hears of it. */
@@ -285,16 +294,16 @@ static __always_inline int limit_sender(struct packet *p)
 {
 	__u32 flags = p->interface->flags, ifindex = p->skb->ifindex;
 
-	if (!(flags & INTERFACE_LIMIT_EGRESS) || !is_held(p, flags, ifindex, LIMIT_EGRESS, &p->ip.destination))
+	if (!(flags & INTERFACE_LIMIT_EGRESS) || !is_held(p, flags, ifindex, LIMIT_EGRESS, &p->ip->destination))
 		return 0;
-	return within_limit(p->skb, ifindex, LIMIT_EGRESS, frame_headers(p)) ? 0 : REASON_DROP_EGRESS_LIMIT;
+	return within_limit(p->skb, ifindex, LIMIT_EGRESS, frame_headers(p->skb)) ? 0 : REASON_DROP_EGRESS_LIMIT;
 }
 
 static __always_inline int limit_towards(struct packet *p, __u32 flags, __u32 ifindex)
 {
-	if (!(flags & INTERFACE_LIMIT_INGRESS) || !is_held(p, flags, ifindex, LIMIT_INGRESS, &p->ip.source))
+	if (!(flags & INTERFACE_LIMIT_INGRESS) || !is_held(p, flags, ifindex, LIMIT_INGRESS, &p->ip->source))
 		return 0;
-	return within_limit(p->skb, ifindex, LIMIT_INGRESS, frame_headers(p)) ? 0 : REASON_DROP_INGRESS_LIMIT;
+	return within_limit(p->skb, ifindex, LIMIT_INGRESS, frame_headers(p->skb)) ? 0 : REASON_DROP_INGRESS_LIMIT;
 }
 
 /*
@@ -319,6 +328,6 @@ static __always_inline int limit_receiver(struct packet *p)
 {
 	__u32 flags = p->receiver->flags;
 
-	p->is_edt = is_edt(flags) && !(p->interface && may_be_paced(p->ip.protocol, flags, p->follow));
+	p->is_edt = is_edt(flags) && !(p->interface && may_be_paced(p->ip->protocol, flags, p->follow));
 	return p->is_edt ? 0 : limit_towards(p, flags, p->receiver->ifindex);
 }

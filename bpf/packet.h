@@ -29,6 +29,7 @@
 #define PACKET_HOST 0
 #define PACKET_OTHERHOST 3
 #define TC_ACT_SHOT 2
+#define TC_ACT_REDIRECT 7
 /* Continue with foreign programs: TCX_NEXT, and TC_ACT_UNSPEC on clsact. */
 #define VERDICT_NEXT (-1)
 #define IPPROTO_ICMPV6 58
@@ -86,12 +87,38 @@ enum follow {
 #define PEER_IS_SILENT 0x100U  /* it acknowledges nothing */
 #define IS_CACHED 0x200U       /* its flow is on the fast path */
 
+/* A frame's headers, as parse() has read them. */
+struct parsed {
+	struct ip_ends ip;    /* of the packet itself */
+	struct path_key flow; /* as the pod on this interface sees it; of the packet quoted in an ICMP error */
+	__u16 protocol;       /* ethertype, host order */
+	__u16 l4_offset;      /* bytes from the Ethernet header to the transport header */
+	__be32 traffic_class; /* TOS of IPv4; class and flow label of IPv6 in network byte order */
+	int detour;           /* why it must take the slow path if its source is allowed */
+	__u16 header_bytes;   /* IP and transport headers together, 0 if unknown */
+	bool is_icmp_error;
+	bool is_icmpv6;          /* and no error */
+	bool has_flow;           /* flow is complete */
+	bool has_unread_headers; /* more IPv6 extension headers than are parsed */
+	bool is_fragment;
+	bool is_first_fragment;
+	bool is_from_link; /* no router forwards its source */
+	bool is_padded;    /* more bytes follow than the IP header counts */
+	__u8 tcp_flags;    /* TCP_SYN, TCP_FIN, TCP_RST, TCP_ACK */
+	__u8 icmp_type;
+	__u8 hop_limit;           /* TTL of IPv4 */
+	struct tcp_window window; /* of TCP with ACK: what the sender accepts */
+};
+
 /*
  * A stage returns 0 to continue, or the reason (enum reason) that ends the packet. A stage that redirects the packet
  * stores the kernel's return value in verdict.
  */
 struct packet {
 	struct __sk_buff *skb;
+	struct flow_scratch *work;         /* the scratch area */
+	struct parsed *in;                 /* there */
+	struct ip_ends *ip;                /* there: as the packet leaves, as far as it is known */
 	struct interface *interface;       /* the host-side veth the packet is on */
 	struct address *receiver;          /* the local endpoint it is delivered to, once found */
 	struct source_route *egress_route; /* of the endpoint's network, if it has one of its own */
@@ -103,28 +130,7 @@ struct packet {
 	bool is_handed_over; /* by the host-side veth of the container's other interface */
 	bool is_new_flow;    /* no path was known for it */
 	bool is_edt;         /* goes by the qdisc of the receiver's host-side veth */
-	/* From here on: what was parsed. */
-	struct ip_ends ip;    /* of the packet itself */
-	struct path_key flow; /* as the pod on this interface sees it; of the packet quoted in an ICMP error */
-	__u16 protocol;       /* ethertype, host order */
-	__u16 l4_offset;      /* bytes from the Ethernet header to the transport header */
-	__be32 traffic_class; /* TOS of IPv4; class and flow label of IPv6 in network byte order */
-	int detour;           /* why it must take the slow path if its source is allowed */
-	__u16 header_bytes;   /* IP and transport headers together, 0 if unknown */
-	bool is_icmp_error;
-	bool has_flow;           /* flow is complete */
-	bool has_unread_headers; /* more IPv6 extension headers than are parsed */
-	bool is_fragment;
-	bool is_first_fragment;
-	bool is_padded; /* more bytes follow than the IP header counts */
-	__u8 tcp_flags; /* TCP_SYN, TCP_FIN, TCP_RST, TCP_ACK */
-	__u8 icmp_type;
-	__u8 hop_limit; /* TTL of IPv4 */
-	/* In the scratch area only: see parsed_window(). */
-	struct tcp_window window __attribute__((aligned(8)));
 };
-
-#define PARSED_BYTES (__builtin_offsetof(struct packet, window) - __builtin_offsetof(struct packet, ip))
 
 /* The numbers of a FIN or RST. */
 struct tcp_end {
@@ -137,7 +143,6 @@ struct flow_scratch {
 	struct flow_key key;
 	struct flow_key other;
 	struct flow flow;
-	struct bpf_sock_tuple tuple;
 	struct ct_opts opts;
 	union {
 		struct {
@@ -149,11 +154,11 @@ struct flow_scratch {
 	__u32 origin;         /* of conntrack's entry: see origin_of() */
 	__u64 policies_at_ns; /* when has_policies was queried, 0: never */
 	__u32 has_policies;   /* of IPsec */
-	/* Of a struct packet; pointers in a map's value would hide the types of other maps from libbpf. */
-	__u64 parsed[(sizeof(struct packet) - __builtin_offsetof(struct packet, ip)) / sizeof(__u64)];
+	struct ip_ends ip;    /* see struct packet */
+	struct parsed parsed;
 };
 
-/* The flow of the packet at hand: too large for the stack, and a global function of kernel 5.10 takes no pointers. */
+/* The packet at hand, as far as known: too large for the stack, and a global function of 5.10 takes no pointers. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -200,25 +205,16 @@ static __always_inline struct flow_scratch *find_scratch(void)
 	return bpf_map_lookup_elem(&scratch, &only);
 }
 
-static __always_inline struct packet *parsed_packet(struct flow_scratch *work)
-{
-	return (void *)work->parsed - __builtin_offsetof(struct packet, ip);
-}
-
-/* Of TCP with ACK: what the sender accepts. */
-static __always_inline struct tcp_window *parsed_window(struct flow_scratch *work)
-{
-	return &parsed_packet(work)->window;
-}
-
-/* The packet as pl_* has parsed it, from the scratch area. */
-static __always_inline bool read_parsed(struct packet *p)
+/* The parsed headers. Copied to the stack, each path of a program would leave other constants to the verifier. */
+static __always_inline bool find_parsed(struct packet *p)
 {
 	struct flow_scratch *work = find_scratch();
 
 	if (!work)
 		return false;
-	__builtin_memcpy(&p->ip, work->parsed, PARSED_BYTES);
+	p->work = work;
+	p->in = &work->parsed;
+	p->ip = &work->ip;
 	return true;
 }
 
@@ -304,7 +300,7 @@ static __always_inline bool is_extension(__u8 protocol)
 }
 
 /* The first reason for the slow path is the one that is counted. */
-static __always_inline void detour(struct packet *p, enum reason reason)
+static __always_inline void detour(struct parsed *p, enum reason reason)
 {
 	if (!p->detour)
 		p->detour = reason;

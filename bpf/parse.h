@@ -7,7 +7,7 @@
 #define IPV6_EXTENSIONS_MAX 4
 
 /* Completes the flow, whose addresses are there, of a packet that goes in this direction. */
-static __always_inline void complete_flow(struct __sk_buff *skb, struct packet *p, __u8 protocol, struct ports ports,
+static __always_inline void complete_flow(struct __sk_buff *skb, struct parsed *p, __u8 protocol, struct ports ports,
 					  enum direction from)
 {
 	p->flow.ifindex = skb->ifindex;
@@ -17,7 +17,7 @@ static __always_inline void complete_flow(struct __sk_buff *skb, struct packet *
 	p->has_flow = true;
 }
 
-static __always_inline void set_flow(struct __sk_buff *skb, struct packet *p, struct ports ports, enum direction from)
+static __always_inline void set_flow(struct __sk_buff *skb, struct parsed *p, struct ports ports, enum direction from)
 {
 	p->flow.local = from == FROM_POD ? p->ip.source : p->ip.destination;
 	p->flow.peer = from == FROM_POD ? p->ip.destination : p->ip.source;
@@ -25,7 +25,7 @@ static __always_inline void set_flow(struct __sk_buff *skb, struct packet *p, st
 }
 
 /* Skips IPv6 extension headers from *offset on; a fragment other than the first has no transport header. */
-static __always_inline bool skip_extensions(struct __sk_buff *skb, struct packet *p, __u32 *offset, __u8 *protocol)
+static __always_inline bool skip_extensions(struct __sk_buff *skb, struct parsed *p, __u32 *offset, __u8 *protocol)
 {
 	struct extension header;
 
@@ -52,7 +52,7 @@ static __always_inline bool skip_extensions(struct __sk_buff *skb, struct packet
 }
 
 /* The flow of an ICMP error is that of the packet quoted at `offset`, which went in the other direction. */
-static __always_inline void parse_quoted(struct __sk_buff *skb, struct packet *p, __u32 offset, enum direction from)
+static __always_inline void parse_quoted(struct __sk_buff *skb, struct parsed *p, __u32 offset, enum direction from)
 {
 	enum direction quoted = from == FROM_POD ? TO_POD : FROM_POD;
 	struct ip_addr *source = quoted == FROM_POD ? &p->flow.local : &p->flow.peer;
@@ -98,7 +98,7 @@ static __always_inline void parse_quoted(struct __sk_buff *skb, struct packet *p
 }
 
 /* Behind an IP header without options the offset is constant, and no helper call is needed. */
-static __always_inline int load_l4(struct __sk_buff *skb, struct packet *p, void *to, __u32 size)
+static __always_inline int load_l4(struct __sk_buff *skb, struct parsed *p, void *to, __u32 size)
 {
 	const __u32 after_ipv4 = sizeof(struct ethhdr) + sizeof(struct iphdr);
 	const __u32 after_ipv6 = sizeof(struct ethhdr) + sizeof(struct ipv6hdr);
@@ -110,7 +110,7 @@ static __always_inline int load_l4(struct __sk_buff *skb, struct packet *p, void
 	return bpf_skb_load_bytes(skb, p->l4_offset, to, size);
 }
 
-static __always_inline void parse_icmp(struct __sk_buff *skb, struct packet *p, enum direction from)
+static __always_inline void parse_icmp(struct __sk_buff *skb, struct parsed *p, enum direction from)
 {
 	struct {
 		__u8 type;
@@ -137,6 +137,7 @@ static __always_inline void parse_icmp(struct __sk_buff *skb, struct packet *p, 
 			p->has_flow = false;
 		return;
 	}
+	p->is_icmpv6 = v6 && p->protocol == ETH_P_IPV6;
 	if (v6 && (icmp.type == 128 || icmp.type == 129))
 		ports.source = icmp.identifier;
 	if (!v6 && (icmp.type == 8 || icmp.type == 0))
@@ -146,7 +147,7 @@ static __always_inline void parse_icmp(struct __sk_buff *skb, struct packet *p, 
 }
 
 /* A header that is cut has no flow: it cannot be translated. */
-static __always_inline void parse_l4(struct __sk_buff *skb, struct packet *p, __u32 l3_bytes, enum direction from)
+static __always_inline void parse_l4(struct __sk_buff *skb, struct parsed *p, __u32 l3_bytes, enum direction from)
 {
 	struct {
 		struct ports ports;
@@ -211,7 +212,7 @@ static __always_inline bool checksum_holds(const struct iphdr *ip)
  * `length` as an IP header has it; that of a GSO packet over 64 KiB is written as 0. Ethernet pads small frames to 60
  * bytes, which the receiver takes off. `least`: bytes of the header that counts itself.
  */
-static __always_inline void check_length(struct __sk_buff *skb, struct packet *p, __u32 length, __u32 bytes,
+static __always_inline void check_length(struct __sk_buff *skb, struct parsed *p, __u32 length, __u32 bytes,
 					 __u32 least, enum direction from)
 {
 	if (length == bytes || (length == 0 && skb->gso_size && skb->len - sizeof(struct ethhdr) > 0xffff))
@@ -223,14 +224,14 @@ static __always_inline void check_length(struct __sk_buff *skb, struct packet *p
 }
 
 /* No header is read of the padding: nobody gets it. */
-static __always_inline bool is_l4_in_padding(struct __sk_buff *skb, struct packet *p)
+static __always_inline bool is_l4_in_padding(struct __sk_buff *skb, struct parsed *p)
 {
 	__u32 bytes = p->ip.protocol == IPPROTO_TCP ? sizeof(struct tcphdr) : sizeof(struct udphdr);
 
 	return p->is_padded && p->l4_offset + bytes > ip_end(skb);
 }
 
-static __always_inline int read_ipv4(struct __sk_buff *skb, struct packet *p, enum direction from, bool *has_l4)
+static __always_inline int read_ipv4(struct __sk_buff *skb, struct parsed *p, enum direction from, bool *has_l4)
 {
 	struct iphdr ip;
 	__u32 l3_bytes;
@@ -256,11 +257,12 @@ static __always_inline int read_ipv4(struct __sk_buff *skb, struct packet *p, en
 	p->ip.source = mapped_ipv4(ip.saddr);
 	p->ip.destination = mapped_ipv4(ip.daddr);
 	p->ip.protocol = ip.protocol;
+	p->is_from_link = stays_on_link(&p->ip.source);
 	*has_l4 = !(ip.frag_off & bpf_htons(0x1fff));
 	return 0;
 }
 
-static __always_inline int parse_ipv4(struct __sk_buff *skb, struct packet *p, enum direction from)
+static __always_inline int parse_ipv4(struct __sk_buff *skb, struct parsed *p, enum direction from)
 {
 	bool has_l4 = false;
 	int malformed = read_ipv4(skb, p, from, &has_l4);
@@ -270,7 +272,7 @@ static __always_inline int parse_ipv4(struct __sk_buff *skb, struct packet *p, e
 	return malformed;
 }
 
-static __always_inline int read_ipv6(struct __sk_buff *skb, struct packet *p, enum direction from)
+static __always_inline int read_ipv6(struct __sk_buff *skb, struct parsed *p, enum direction from)
 {
 	const __u32 headers = sizeof(struct ethhdr) + sizeof(struct ipv6hdr);
 	struct ipv6hdr ip;
@@ -283,10 +285,11 @@ static __always_inline int read_ipv6(struct __sk_buff *skb, struct packet *p, en
 	__builtin_memcpy(&p->ip.source, &ip.saddr, sizeof(p->ip.source));
 	__builtin_memcpy(&p->ip.destination, &ip.daddr, sizeof(p->ip.destination));
 	p->ip.protocol = ip.nexthdr;
+	p->is_from_link = stays_on_link(&p->ip.source);
 	return 0;
 }
 
-static __always_inline int parse_ipv6(struct __sk_buff *skb, struct packet *p, enum direction from)
+static __always_inline int parse_ipv6(struct __sk_buff *skb, struct parsed *p, enum direction from)
 {
 	__u32 offset = sizeof(struct ethhdr) + sizeof(struct ipv6hdr);
 	int malformed = read_ipv6(skb, p, from);
@@ -308,14 +311,14 @@ static __always_inline int parse_ipv6(struct __sk_buff *skb, struct packet *p, e
  * The kernel has moved the outermost tag of a received frame out of it. A priority tag (VLAN 0) changes nobody's
  * network: the receiver strips it, so the frame is read as if it had none. Any other tag hides what is behind it.
  */
-static __always_inline bool is_hidden_by_tag(struct __sk_buff *skb, struct packet *p)
+static __always_inline bool is_hidden_by_tag(struct __sk_buff *skb, struct parsed *p)
 {
 	if (p->protocol == ETH_P_8021Q || p->protocol == ETH_P_8021AD)
 		return true;
 	return skb->vlan_present && skb->vlan_tci & VLAN_ID_MASK;
 }
 
-static __always_inline int read_headers(struct __sk_buff *skb, struct packet *p, enum direction from)
+static __always_inline int read_headers(struct __sk_buff *skb, struct parsed *p, enum direction from)
 {
 	p->protocol = bpf_ntohs(skb->protocol);
 	if (skb->len < sizeof(struct ethhdr))
@@ -339,17 +342,17 @@ static __always_inline int read_headers(struct __sk_buff *skb, struct packet *p,
 static __always_inline int parse_packet(struct __sk_buff *skb, enum direction from)
 {
 	struct flow_scratch *work = find_scratch();
+	int reason;
 
 	if (!work)
 		return REASON_DROP_MALFORMED;
-	__builtin_memset(work->parsed, 0, sizeof(work->parsed));
-	return read_headers(skb, parsed_packet(work), from);
+	__builtin_memset(&work->parsed, 0, sizeof(work->parsed));
+	reason = read_headers(skb, &work->parsed, from);
+	work->ip = work->parsed.ip;
+	return reason;
 }
 
-/*
- * Functions of their own, which the verifier checks once, and whose result it knows nothing about: each path through
- * the parser leaves other constants behind, and it would walk the rest of the program once for each.
- */
+/* Functions of their own, which the verifier checks once. */
 __attribute__((noinline)) int parse_from_pod(struct __sk_buff *skb)
 {
 	return parse_packet(skb, FROM_POD);
@@ -365,5 +368,5 @@ static __always_inline int parse(struct packet *p, enum direction from)
 {
 	int reason = from == FROM_POD ? parse_from_pod(p->skb) : parse_to_pod(p->skb);
 
-	return read_parsed(p) ? reason : REASON_DROP_MALFORMED;
+	return find_parsed(p) ? reason : REASON_DROP_MALFORMED;
 }

@@ -124,35 +124,36 @@ static __always_inline struct kept_path *find_free_slot(const struct path_key *f
 	return free;
 }
 
-/* A packet of the flow took this path. */
-static __attribute__((noinline)) void store_kept_path(struct __sk_buff *skb, const struct path_key *flow,
-						      enum path_via via, __u32 uplink)
+/* The packet took this path; `via` is enum path_via. A global function: the verifier checks it once. */
+__attribute__((noinline)) int store_kept_path(struct __sk_buff *skb, __u32 via, __u32 uplink)
 {
+	struct flow_scratch *work = find_scratch();
 	__u64 now = bpf_ktime_get_ns();
 	struct kept_path *kept;
 
-	if (tracing)
-		return;
-	kept = find_kept_path(skb, flow) ?: find_free_slot(flow, now);
+	if (tracing || !work)
+		return 0;
+	kept = find_kept_path(skb, &work->parsed.flow) ?: find_free_slot(&work->parsed.flow, now);
 	if (!kept)
-		return;
-	kept->flow = *flow;
+		return 0;
+	kept->flow = work->parsed.flow;
 	kept->path.since_ns = now;
 	kept->path.via = via;
 	kept->path.uplink = uplink;
+	return 0;
 }
 
 /* Of a flow that is not in paths_v1. */
 static __always_inline struct flow_path *find_path_kept(struct packet *p)
 {
-	struct kept_path *kept = is_kept(&p->flow) ? find_kept_path(p->skb, &p->flow) : 0;
+	struct kept_path *kept = is_kept(&p->in->flow) ? find_kept_path(p->skb, &p->in->flow) : 0;
 
 	return kept ? &kept->path : 0;
 }
 
 static __always_inline struct flow_path *find_path(struct packet *p)
 {
-	return map_find(&paths_v1, &p->flow) ?: find_path_kept(p);
+	return map_find(&paths_v1, &p->in->flow) ?: find_path_kept(p);
 }
 
 /* `age_ns`: how long ago the source of an arriving packet was judged. */
@@ -166,7 +167,7 @@ static __always_inline bool cache_path(const struct path_key *flow, enum path_vi
 /* A TCP endpoint replies so to a SYN; what else it sends is of a connection that it has. */
 static __always_inline bool may_reply_to_syn(struct packet *p)
 {
-	return p->tcp_flags & TCP_RST || (p->tcp_flags & (TCP_SYN | TCP_ACK)) == (TCP_SYN | TCP_ACK);
+	return p->in->tcp_flags & TCP_RST || (p->in->tcp_flags & (TCP_SYN | TCP_ACK)) == (TCP_SYN | TCP_ACK);
 }
 
 /* The uplink carries the flow, and this packet of the pod does not reply to a SYN that the host stack has delivered. */
@@ -189,12 +190,13 @@ static __always_inline bool is_abandoned(struct packet *p, const struct flow_pat
 	__u64 age = bpf_ktime_get_ns() - known->since_ns;
 	__u8 chunk;
 
-	if (p->ip.protocol == IPPROTO_TCP)
+	if (p->ip->protocol == IPPROTO_TCP)
 		return false;
-	if (p->ip.protocol != IPPROTO_SCTP)
+	if (p->ip->protocol != IPPROTO_SCTP)
 		return age > PATH_IN_USE_NS;
 	return age > SCTP_IN_USE_NS &&
-	       !bpf_skb_load_bytes(p->skb, p->l4_offset + SCTP_CHUNK_TYPE, &chunk, sizeof(chunk)) && chunk == SCTP_INIT;
+	       !bpf_skb_load_bytes(p->skb, p->in->l4_offset + SCTP_CHUNK_TYPE, &chunk, sizeof(chunk)) &&
+	       chunk == SCTP_INIT;
 }
 
 /*
@@ -207,16 +209,16 @@ static __always_inline void cache_host_path(struct packet *p)
 	struct flow_path *known;
 	bool is_left;
 
-	if (!p->has_flow || p->is_icmp_error)
+	if (!p->in->has_flow || p->in->is_icmp_error)
 		return;
 	known = find_path(p);
 	is_left = known && known->via != PATH_HOST && is_abandoned(p, known);
 	if (!known || is_left)
-		cache_path(&p->flow, PATH_HOST, 0, 0);
+		cache_path(&p->in->flow, PATH_HOST, 0, 0);
 	if (known && known->via != PATH_HOST && !is_left) {
-		if ((p->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN && !tracing)
+		if ((p->in->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN && !tracing)
 			known->uplink = 0;
-	} else if (is_kept(&p->flow) && is_from_elsewhere(p)) {
-		store_kept_path(p->skb, &p->flow, PATH_HOST, 0);
+	} else if (is_kept(&p->in->flow) && is_from_elsewhere(p)) {
+		store_kept_path(p->skb, PATH_HOST, 0);
 	}
 }

@@ -40,18 +40,32 @@ static __always_inline bool is_requested(struct __sk_buff *skb, struct flow_scra
 }
 
 /*
- * The number of the address that the flow in the scratch area replies from if the path cache does not say it: others
- * may have evicted the entry. 0: the packet's own. A global function: the verifier checks it once.
+ * The number of the address that the flow in the scratch area replies from, by the path cache, or else, because others
+ * may have evicted the entry, by what else knows of the request. 0: the packet's own. A global function: the verifier
+ * checks it once.
  */
 __attribute__((noinline)) int find_requested_slot(struct __sk_buff *skb)
 {
 	struct flow_scratch *work = find_scratch();
+	struct source_route *peer;
+	struct path_key flow;
 
-	if (!work || is_requested(skb, work, skb->ifindex, true))
+	if (!work)
+		return 0;
+	flow = work->parsed.flow;
+	for (__u32 i = 1; i <= SOURCE_SLOTS; i++) {
+		peer = find_slot(skb, i);
+		if (!peer)
+			break;
+		flow.ifindex = peer->ifindex;
+		flow.local = peer->source;
+		if (bpf_map_lookup_elem(&paths_v1, &flow))
+			return i;
+	}
+	if (is_requested(skb, work, skb->ifindex, true))
 		return 0;
 	for (__u32 i = 1; i <= SOURCE_SLOTS; i++) {
-		struct source_route *peer = find_slot(skb, i);
-
+		peer = find_slot(skb, i);
 		if (!peer)
 			return 0;
 		work->key.source = peer->source;
@@ -61,18 +75,6 @@ __attribute__((noinline)) int find_requested_slot(struct __sk_buff *skb)
 	return 0;
 }
 
-static __always_inline struct source_route *find_requested_address(struct packet *p)
-{
-	struct flow_scratch *work = find_scratch();
-	int number;
-
-	if (!work)
-		return 0;
-	set_key(p, &work->key, FROM_POD);
-	number = find_requested_slot(p->skb);
-	return number ? find_slot(p->skb, number) : 0;
-}
-
 /*
  * An unbound UDP socket replies from the address of the interface it sends by (RFC 1122, 4.1.3.5, wants the address
  * that the request was sent to). If the flow is cached for a peer interface and not for this one, the request was sent
@@ -80,35 +82,23 @@ static __always_inline struct source_route *find_requested_address(struct packet
  */
 static __always_inline int send_from_requested_address(struct packet *p)
 {
-	struct path_key flow = p->flow;
+	struct source_route *owner;
+	int number;
 
-	if (map_find(&paths_v1, &flow))
+	if (map_find(&paths_v1, &p->in->flow))
 		return 0;
-	/* The verifier walks each iteration in every state: tracing, and what follows a hit, are outside. */
-	struct source_route *owner = 0;
-
-	for (__u32 i = 1; i <= SOURCE_SLOTS && !owner; i++) {
-		struct source_route *peer = find_slot(p->skb, i);
-
-		if (!peer)
-			break;
-		flow.ifindex = peer->ifindex;
-		flow.local = peer->source;
-		if (bpf_map_lookup_elem(&paths_v1, &flow))
-			owner = peer;
-	}
-	if (!owner)
-		owner = find_requested_address(p);
+	set_key(p->in, &p->work->key, FROM_POD);
+	number = find_requested_slot(p->skb);
+	owner = number ? find_slot(p->skb, number) : 0;
 	if (!owner)
 		return 0;
-	flow.ifindex = owner->ifindex;
-	flow.local = owner->source;
 	if (!write_source(p, &owner->source))
 		return REASON_DROP_MALFORMED;
 	if (owner->ifindex != p->skb->ifindex)
 		return hand_over(p, owner);
-	p->ip.source = owner->source;
-	p->flow = flow;
+	p->ip->source = owner->source;
+	p->in->is_from_link = stays_on_link(&owner->source);
+	p->in->flow.local = owner->source;
 	return 0;
 }
 
@@ -138,7 +128,7 @@ static __always_inline int restore_reply_source(struct packet *p)
 {
 	if (!(p->interface->flags & INTERFACE_PEERS) || p->is_handed_over)
 		return 0;
-	if (p->ip.protocol != IPPROTO_UDP || p->detour || !p->has_flow || !is_servers_unbound_socket(p->skb))
+	if (p->ip->protocol != IPPROTO_UDP || p->in->detour || !p->in->has_flow || !is_servers_unbound_socket(p->skb))
 		return 0;
 	return send_from_requested_address(p);
 }

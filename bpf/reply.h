@@ -62,7 +62,7 @@ static __always_inline int advertise(struct packet *p, const struct ip_addr *tar
 {
 	const struct ip_addr all_nodes = {{bpf_htonl(0xff020000), 0, 0, bpf_htonl(1)}};
 	const __u32 bytes = sizeof(struct nd_message) + 8;
-	bool has_source = !is_unspecified(&p->ip.source);
+	bool has_source = !is_unspecified(&p->ip->source);
 	struct ethhdr ethernet = {.h_proto = bpf_htons(ETH_P_IPV6), .h_dest = {0x33, 0x33, 0, 0, 0, 1}};
 	struct nd_advertisement frame = {};
 
@@ -74,7 +74,9 @@ static __always_inline int advertise(struct packet *p, const struct ip_addr *tar
 	frame.ip.nexthdr = IPPROTO_ICMPV6;
 	frame.ip.hop_limit = 255;
 	__builtin_memcpy(&frame.ip.saddr, target, sizeof(*target));
-	__builtin_memcpy(&frame.ip.daddr, has_source ? &p->ip.source : &all_nodes, sizeof(all_nodes));
+	__builtin_memcpy(&frame.ip.daddr, &all_nodes, sizeof(all_nodes));
+	if (has_source)
+		__builtin_memcpy(&frame.ip.daddr, &p->ip->source, sizeof(p->ip->source));
 	frame.nd.type = ND_NEIGHBOUR_ADVERTISEMENT;
 	frame.nd.flags = bpf_htonl(flags | (has_source ? ND_SOLICITED : 0));
 	frame.nd.target = *target;

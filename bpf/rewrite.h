@@ -30,18 +30,18 @@ static __always_inline struct ethhdr *writable(struct packet *p, __u32 bytes)
 static __always_inline struct ethhdr *decrement_hop_limit(struct packet *p)
 {
 	const __u32 bytes = sizeof(struct ethhdr) + sizeof(struct iphdr);
-	__u8 hop_limit = p->hop_limit - 1;
+	__u8 hop_limit = p->in->hop_limit - 1;
 	struct ethhdr *ethernet;
 
 	if (!writable(p, bytes) && bpf_skb_pull_data(p->skb, bytes))
 		return 0;
 	/* A checksum of the whole packet that a device computed covers the hop limit. */
-	if (p->protocol == ETH_P_IPV6 &&
+	if (p->in->protocol == ETH_P_IPV6 &&
 	    bpf_skb_store_bytes(p->skb, sizeof(struct ethhdr) + __builtin_offsetof(struct ipv6hdr, hop_limit),
 				&hop_limit, sizeof(hop_limit), BPF_F_RECOMPUTE_CSUM))
 		return 0;
 	ethernet = writable(p, bytes);
-	if (ethernet && p->protocol == ETH_P_IP)
+	if (ethernet && p->in->protocol == ETH_P_IP)
 		decrement_ttl((struct iphdr *)(ethernet + 1));
 	return ethernet;
 }
@@ -51,8 +51,8 @@ static __always_inline void set_priority(struct packet *p)
 {
 	const __u32 priorities = TC_PRIO_BULK << 4 | TC_PRIO_INTERACTIVE << 8 | TC_PRIO_INTERACTIVE_BULK << 12;
 
-	if (p->protocol == ETH_P_IP)
-		p->skb->priority = priorities >> (p->traffic_class >> 3 & 3) * 4 & 15;
+	if (p->in->protocol == ETH_P_IP)
+		p->skb->priority = priorities >> (p->in->traffic_class >> 3 & 3) * 4 & 15;
 }
 
 /* Leaves by an uplink, to a next hop whose MAC the kernel knows. */
@@ -70,12 +70,12 @@ static __always_inline int redirect_by_uplink(struct packet *p, __u32 ifindex, s
 /* The transport checksum covers the source as well. */
 static __always_inline bool write_source(struct packet *p, const struct ip_addr *source)
 {
-	const __u32 udp_checksum = p->l4_offset + __builtin_offsetof(struct udphdr, check);
+	const __u32 udp_checksum = p->in->l4_offset + __builtin_offsetof(struct udphdr, check);
 	const __u64 flags = BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0;
-	struct ip_addr old = p->ip.source;
+	struct ip_addr old = p->ip->source;
 	__s64 differ;
 
-	if (p->protocol == ETH_P_IP) {
+	if (p->in->protocol == ETH_P_IP) {
 		const __u32 at = sizeof(struct ethhdr) + __builtin_offsetof(struct iphdr, saddr);
 		const __u32 checksum = sizeof(struct ethhdr) + __builtin_offsetof(struct iphdr, check);
 

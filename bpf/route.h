@@ -6,24 +6,6 @@
 #include "bpf/headers.h"
 #include "bpf/tables.h"
 
-/*
- * Addresses that no router forwards (RFC 6890, RFC 3927): this network, loopback, link-local, multicast. Of IPv4, the
- * kernel forwards link-local ones all the same: some clouds have services there.
- */
-static __always_inline bool stays_on_link(const struct ip_addr *addr)
-{
-	__u32 first = bpf_ntohl(addr->word[0]);
-
-	if (first == 0 && addr->word[1] == 0 && addr->word[2] == bpf_htonl(0x0000ffff)) {
-		__u32 v4 = bpf_ntohl(addr->word[3]);
-
-		return v4 >> 24 == 0 || v4 >> 24 == 127 || v4 >> 16 == 0xa9fe || v4 >> 24 >= 224;
-	}
-	/* :: and ::1 are the only ones below ::2 that get here. */
-	return (first & 0xffc00000) == 0xfe800000 || first >= 0xff000000 ||
-	       !(first | addr->word[1] | addr->word[2] | (addr->word[3] & bpf_htonl(~1U)));
-}
-
 /* 240.0.0.0/4 but for the broadcast address: Linux forwards to them as to any other (RFC 1112, 4). */
 static __always_inline bool is_reserved(const struct ip_addr *addr)
 {
@@ -39,7 +21,7 @@ static __always_inline bool is_for_bridge(struct packet *p)
 
 	if (!p->interface || p->skb->pkt_type != PACKET_OTHERHOST || load(p->skb, 0, to, sizeof(to)))
 		return false;
-	own = find_address(p, &p->ip.source);
+	own = find_address(p, &p->ip->source);
 	return own && own->ifindex == p->skb->ifindex && same_mac(to, own->host_mac);
 }
 
@@ -48,7 +30,7 @@ static __always_inline int check_forwardable(struct packet *p)
 {
 	if (p->skb->pkt_type != PACKET_HOST && !is_for_bridge(p))
 		return REASON_HOST_L2;
-	return stays_on_link(&p->ip.source) ? REASON_HOST_SCOPE : 0;
+	return p->in->is_from_link ? REASON_HOST_SCOPE : 0;
 }
 
 /* Whether the packet may be delivered to a pod of this node on the fast path, whoever sends it. */
@@ -60,9 +42,9 @@ static __always_inline int check_receiver(struct packet *p, __u32 allowed)
 		return refused;
 	if (!(p->receiver->flags & allowed))
 		return REASON_HOST_FAST_PATH_OFF;
-	if (!p->has_flow && !(p->receiver->flags & allowed & INTERFACE_EGRESS_ROUTE))
+	if (!p->in->has_flow && !(p->receiver->flags & allowed & INTERFACE_EGRESS_ROUTE))
 		return REASON_HOST_NO_FLOW;
-	if (p->hop_limit <= 1)
+	if (p->in->hop_limit <= 1)
 		return REASON_HOST_TTL;
 	return fits(p, p->receiver->mtu) ? 0 : REASON_HOST_MTU;
 }
@@ -70,7 +52,7 @@ static __always_inline int check_receiver(struct packet *p, __u32 allowed)
 /* Packets that an egress route can carry although their flow is unknown. */
 static __always_inline bool needs_no_flow(struct packet *p)
 {
-	return p->detour == REASON_HOST_FRAGMENT || p->detour == REASON_HOST_OPTIONS;
+	return p->in->detour == REASON_HOST_FRAGMENT || p->in->detour == REASON_HOST_OPTIONS;
 }
 
 /*
@@ -94,14 +76,13 @@ __attribute__((noinline)) int find_routed_source(struct __sk_buff *skb)
 static __always_inline struct source_route *find_egress_route(struct packet *p)
 {
 	struct source_route_key key = {.ifindex = p->skb->ifindex};
-	struct flow_scratch *work = find_scratch();
 
-	if (!work || !(p->interface->flags & INTERFACE_EGRESS_ROUTE))
+	if (!(p->interface->flags & INTERFACE_EGRESS_ROUTE))
 		return 0;
-	work->other.source = p->ip.source;
+	p->work->other.source = p->ip->source;
 	if (!find_routed_source(p->skb))
 		return 0;
-	key.source = work->other.source;
+	key.source = p->work->other.source;
 	return map_find(&source_route_v1, &key);
 }
 
@@ -109,21 +90,21 @@ static __always_inline struct source_route *find_egress_route(struct packet *p)
 static __always_inline int find_receiver(struct packet *p)
 {
 	p->egress_route = find_egress_route(p);
-	if (p->detour && !(p->egress_route && needs_no_flow(p)))
-		return p->detour;
-	p->receiver = find_address(p, &p->ip.destination);
+	if (p->in->detour && !(p->egress_route && needs_no_flow(p)))
+		return p->in->detour;
+	p->receiver = find_address(p, &p->ip->destination);
 	if (p->receiver) {
-		if (p->detour)
-			return p->detour;
+		if (p->in->detour)
+			return p->in->detour;
 		if (p->receiver->ifindex == p->skb->ifindex)
 			return REASON_HOST_SELF;
 		return check_receiver(p, p->interface->flags & INTERFACE_FAST_LOCAL);
 	}
 	if (!p->egress_route && !(p->interface->flags & INTERFACE_FAST_UPLINK))
 		return REASON_HOST_NOT_LOCAL;
-	if (!p->egress_route && !p->has_flow)
+	if (!p->egress_route && !p->in->has_flow)
 		return REASON_HOST_NO_FLOW;
-	if (stays_on_link(&p->ip.destination) && !is_reserved(&p->ip.destination))
+	if (stays_on_link(&p->ip->destination) && !is_reserved(&p->ip->destination))
 		return REASON_HOST_SCOPE;
-	return check_forwardable(p) ?: (p->hop_limit > 1 ? 0 : REASON_HOST_TTL);
+	return check_forwardable(p) ?: (p->in->hop_limit > 1 ? 0 : REASON_HOST_TTL);
 }

@@ -4,6 +4,18 @@
 
 #include "bpf/packet.h"
 
+/* In a global function, which takes no pointers: what is known of the packet at hand. */
+static __always_inline bool take_up(struct packet *p)
+{
+	__u32 ifindex = p->skb->ifindex;
+
+	p->interface = bpf_map_lookup_elem(&interfaces_v1, &ifindex);
+	if (!p->interface)
+		return false;
+	p->network = p->interface->network;
+	return find_parsed(p);
+}
+
 static __always_inline struct address *find_address(struct packet *p, const struct ip_addr *addr)
 {
 	struct address_key key = {.network = p->network, .addr = *addr};

@@ -153,15 +153,14 @@ static __always_inline bool is_discarded(const struct tcp_sock___podlane *tcp, c
 	 1 << BPF_TCP_LAST_ACK | 1 << BPF_TCP_CLOSING)
 
 /* The socket that receives the flow, to be released: no listener, and none that is just made or over. */
-static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, struct flow_scratch *work,
-						    const struct flow_key *key, __u64 netns)
+static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, const struct flow_key *key, __u64 netns)
 {
 	bool is_ipv4 = skb->protocol == bpf_htons(ETH_P_IP);
+	struct bpf_sock_tuple tuple = {};
 	struct bpf_sock *socket;
 
-	make_tuple(key, is_ipv4, &work->tuple);
-	socket = bpf_skc_lookup_tcp(skb, &work->tuple, is_ipv4 ? sizeof(work->tuple.ipv4) : sizeof(work->tuple.ipv6),
-				    netns, 0);
+	make_tuple(key, is_ipv4, &tuple);
+	socket = bpf_skc_lookup_tcp(skb, &tuple, is_ipv4 ? sizeof(tuple.ipv4) : sizeof(tuple.ipv6), netns, 0);
 	if (!socket || JUDGED_STATES & 1U << (socket->state & 31))
 		return socket;
 	bpf_sk_release(socket);
@@ -238,7 +237,7 @@ static __always_inline bool was_let_in(struct __sk_buff *skb, struct flow_scratc
 }
 
 /* Of a fragment the data is not known. */
-static __always_inline bool read_end_of(struct __sk_buff *skb, const struct packet *p, struct tcp_end *end)
+static __always_inline bool read_end_of(struct __sk_buff *skb, const struct parsed *p, struct tcp_end *end)
 {
 	__u32 bytes = skb->len - sizeof(struct ethhdr);
 	bool is_ipv4 = p->protocol == ETH_P_IP;
@@ -272,7 +271,7 @@ __attribute__((noinline)) int judge_end(struct __sk_buff *skb)
 
 	if (!has_conntrack || !work || !uplink)
 		return 0;
-	if (!read_end_of(skb, parsed_packet(work), &work->end))
+	if (!read_end_of(skb, &work->parsed, &work->end))
 		return leave_as_is(work, 0);
 	if (!query_end(skb, work, &end))
 		return follow_lost(skb, work);
@@ -310,7 +309,7 @@ __attribute__((noinline)) int is_taken_by_pod(struct __sk_buff *skb)
 	interface = map_find(&interfaces_v1, &ifindex);
 	if (!interface || !interface->netns_id)
 		return 0;
-	socket = find_socket(skb, work, find_translated_key(work), interface->netns_id - 1);
+	socket = find_socket(skb, find_translated_key(work), interface->netns_id - 1);
 	if (!socket)
 		return 0;
 	tcp = (void *)bpf_skc_to_tcp_sock(socket);
@@ -335,7 +334,7 @@ __attribute__((noinline)) int is_refused_by_socket(struct __sk_buff *skb)
 
 	if (!has_conntrack || !work)
 		return 0;
-	socket = find_socket(skb, work, find_translated_key(work), CURRENT_NETNS);
+	socket = find_socket(skb, find_translated_key(work), CURRENT_NETNS);
 	if (socket) {
 		tcp = (void *)bpf_skc_to_tcp_sock(socket);
 		refused = tcp && is_discarded(tcp, &work->end);
@@ -343,7 +342,7 @@ __attribute__((noinline)) int is_refused_by_socket(struct __sk_buff *skb)
 		return refused;
 	}
 	reverse_key(&work->key, &work->other);
-	socket = find_socket(skb, work, &work->other, CURRENT_NETNS);
+	socket = find_socket(skb, &work->other, CURRENT_NETNS);
 	if (!socket)
 		return 0;
 	bpf_sk_release(socket);
@@ -352,23 +351,19 @@ __attribute__((noinline)) int is_refused_by_socket(struct __sk_buff *skb)
 
 static __always_inline bool is_tcp_end(const struct packet *p)
 {
-	return has_conntrack && p->tcp_flags & (TCP_FIN | TCP_RST) && !(p->tcp_flags & TCP_SYN) && p->has_flow &&
-	       p->ip.protocol == IPPROTO_TCP;
+	return has_conntrack && p->in->tcp_flags & (TCP_FIN | TCP_RST) && !(p->in->tcp_flags & TCP_SYN) &&
+	       p->in->has_flow && p->ip->protocol == IPPROTO_TCP;
 }
 
 static __always_inline int follow_end(struct packet *p)
 {
-	struct flow_scratch *work = find_scratch();
-
-	if (!work)
-		return 0;
-	set_key(p, &work->key, TO_POD);
+	set_key(p->in, &p->work->key, TO_POD);
 	if (is_in_pods_name(p->skb))
 		return REASON_DROP_FORGED_END;
 	p->follow = judge_end(p->skb);
 	if (p->follow & FOLLOW_HIDDEN && is_taken_by_pod(p->skb))
 		p->follow = FOLLOW_FORGOTTEN;
-	return take_destination(p, work);
+	return take_destination(p);
 }
 
 /* A global function: the verifier checks it once. */
@@ -396,5 +391,5 @@ static __always_inline int hide_end(struct packet *p, enum reason reason)
 	/* Connections of other plugins' pods are not judged: something else may keep conntrack from seeing them. */
 	if (!p->receiver && !is_of_pod(p->skb))
 		return is_refused_by_socket(p->skb) ? REASON_DROP_FORGED_END : reason;
-	return !(p->tcp_flags & TCP_RST) && clear_fin(p->skb, p->l4_offset) ? reason : REASON_DROP_FORGED_END;
+	return !(p->in->tcp_flags & TCP_RST) && clear_fin(p->skb, p->in->l4_offset) ? reason : REASON_DROP_FORGED_END;
 }

@@ -57,14 +57,14 @@ static __always_inline int cache_sender_path(struct packet *p)
 {
 	struct address *sender;
 
-	if (!p->has_flow)
+	if (!p->in->has_flow)
 		return REASON_UPLINK_SENT_HOST;
-	sender = find_endpoint(p, &p->flow.local);
+	sender = find_endpoint(p, &p->in->flow.local);
 	note_forwarded(p, FROM_POD, sender && sender->flags & INTERFACE_FIRST_DIRECT);
 	if (is_from_fast_pod(p))
 		keep_connection(p, FROM_POD);
 	if (sender && sender->flags & (INTERFACE_EGRESS_ROUTE | INTERFACE_PEERS)) {
-		p->flow.ifindex = sender->ifindex;
+		p->in->flow.ifindex = sender->ifindex;
 		cache_host_path(p);
 	}
 	return REASON_UPLINK_SENT_HOST;

@@ -79,10 +79,7 @@ static __always_inline bool translate_ports(struct __sk_buff *skb, const struct 
 /* Limits exempt a sender by the address that the receiver sees. */
 static __always_inline void set_translated_source(struct packet *p)
 {
-	struct flow_scratch *work = find_scratch();
-
-	if (work)
-		p->ip.source = work->flow.source;
+	p->ip->source = p->work->flow.source;
 }
 
 /* 0 if the packet is too short, before anything is changed. A global function: the verifier checks it once. */

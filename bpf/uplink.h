@@ -24,7 +24,7 @@ static __always_inline int find_route(struct packet *p, struct bpf_fib_lookup *f
 	if (answer == BPF_FIB_LKUP_RET_FRAG_NEEDED)
 		return REASON_HOST_MTU;
 	if (answer == BPF_FIB_LKUP_RET_NO_NEIGH)
-		return p->follow & FOLLOW_UNTRACKED && p->tcp_flags & TCP_ACK ? 0 : REASON_HOST_NO_NEIGHBOUR;
+		return p->follow & FOLLOW_UNTRACKED && p->in->tcp_flags & TCP_ACK ? 0 : REASON_HOST_NO_NEIGHBOUR;
 	return answer == BPF_FIB_LKUP_RET_SUCCESS ? 0 : REASON_HOST_NO_ROUTE;
 }
 
@@ -49,39 +49,51 @@ static __always_inline long query_flow(struct __sk_buff *skb, struct flow_scratc
 	fib->dport = work->flow.destination_port;
 	if (skb->protocol == bpf_htons(ETH_P_IP)) {
 		fib->family = AF_INET;
-		fib->tos = parsed_packet(work)->traffic_class;
+		fib->tos = work->parsed.traffic_class;
 		fib->ipv4_src = work->key.source.word[3];
 		fib->ipv4_dst = destination->word[3];
 	} else {
 		fib->family = AF_INET6;
-		fib->flowinfo = parsed_packet(work)->traffic_class;
+		fib->flowinfo = work->parsed.traffic_class;
 		__builtin_memcpy(fib->ipv6_src, &work->key.source, sizeof(fib->ipv6_src));
 		__builtin_memcpy(fib->ipv6_dst, destination, sizeof(fib->ipv6_dst));
 	}
 	return route_lookup(skb, fib, sizeof(*fib), 0);
 }
 
+#define DEFAULT_ROUTE_QUERIES 8
+
 /*
  * Pods of other nodes are reached by routes of their own. A destination behind the default route may be the address of
- * a Service that the host translates, even if the cluster's ranges hold it. The flow and the next hop are in the
- * scratch area. A global function: the verifier checks it once.
+ * a Service that the host translates, even if the cluster's ranges hold it. Of several equal default routes an address
+ * that nobody has is sent by any: several are tried. The flow and the next hop are in the scratch area. A global
+ * function: the verifier checks it once.
  */
 __attribute__((noinline)) int leaves_by_default_route(struct __sk_buff *skb, __u32 ifindex)
 {
-	const struct ip_addr nobody = {{bpf_htonl(0x40000000), 0, 0, NOBODY}};
+	struct ip_addr nobody = {{bpf_htonl(0x40000000), 0, 0, NOBODY}};
 	struct flow_scratch *work = find_scratch();
 	struct bpf_fib_lookup fib;
+	bool is_next_hop;
 	long answer;
 
 	if (!work)
 		return 1;
-	answer = query_flow(skb, work, &nobody, work->key.source_port, &fib);
-	if ((answer != BPF_FIB_LKUP_RET_SUCCESS && answer != BPF_FIB_LKUP_RET_NO_NEIGH) || fib.ifindex != ifindex)
-		return 0;
-	if (fib.family == AF_INET)
-		return fib.ipv4_dst == work->other.source.word[0] || fib.ipv4_dst == NOBODY;
-	/* The second: on the link, without a gateway. */
-	return same_addr((struct ip_addr *)fib.ipv6_dst, &work->other.source) || fib.ipv6_dst[3] == NOBODY;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < DEFAULT_ROUTE_QUERIES; i++) {
+		answer = query_flow(skb, work, &nobody, work->key.source_port, &fib);
+		if (answer != BPF_FIB_LKUP_RET_SUCCESS && answer != BPF_FIB_LKUP_RET_NO_NEIGH)
+			return 0;
+		/* The second: on the link, without a gateway. */
+		is_next_hop = fib.family == AF_INET
+				      ? fib.ipv4_dst == work->other.source.word[0] || fib.ipv4_dst == nobody.word[3]
+				      : same_addr((struct ip_addr *)fib.ipv6_dst, &work->other.source) ||
+						fib.ipv6_dst[3] == nobody.word[3];
+		if (fib.ifindex == ifindex && is_next_hop)
+			return 1;
+		nobody.word[3] = NOBODY ^ bpf_htonl(bpf_get_prandom_u32() & 0xffff);
+	}
+	return 0;
 }
 
 /* Whether the kernel chooses the route of the flow in the scratch area by its ports: by others, by chance. */

@@ -37,7 +37,7 @@ static __always_inline int respond_to_neighbour_nd(struct packet *p)
 	struct nd_message request;
 
 	/* RFC 4861, 7.1.1: a solicitation that passed a router is invalid. */
-	if (p->hop_limit != 255 || bpf_skb_load_bytes(p->skb, p->l4_offset, &request, sizeof(request)))
+	if (p->in->hop_limit != 255 || bpf_skb_load_bytes(p->skb, p->in->l4_offset, &request, sizeof(request)))
 		return 0;
 	route = find_requested(p, &request.target);
 	return route ? advertise(p, &request.target, route->uplink_mac, ND_OVERRIDE, REASON_UPLINK_ND) : 0;
@@ -47,7 +47,7 @@ static __always_inline int respond_on_uplink(struct packet *p)
 {
 	if (p->skb->pkt_type == PACKET_OTHERHOST)
 		return 0;
-	if (p->protocol == ETH_P_ARP)
+	if (p->in->protocol == ETH_P_ARP)
 		return respond_to_neighbour_arp(p);
-	return is_icmpv6(p) && p->icmp_type == ND_NEIGHBOUR_SOLICITATION ? respond_to_neighbour_nd(p) : 0;
+	return is_icmpv6(p) && p->in->icmp_type == ND_NEIGHBOUR_SOLICITATION ? respond_to_neighbour_nd(p) : 0;
 }

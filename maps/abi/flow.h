@@ -39,9 +39,12 @@ struct tcp_window {
 	__u16 sent; /* the upper half of its sequence number, and 1 in the lowest bit; 0: it has said nothing yet */
 };
 
+/* In confirmed_ns, whose last bit says nothing: conntrack has lost the entry, and the connection ends by the cache. */
+#define FLOW_LOST 1ULL
+
 /* The tuple of the same packet after the host's translation. Reversed, it is the key of the other direction. */
 struct flow {
-	__u64 confirmed_ns; /* CLOCK_MONOTONIC, when conntrack was last queried */
+	__u64 confirmed_ns; /* CLOCK_MONOTONIC, when conntrack was last queried; FLOW_LOST */
 	__u64 since_ns;     /* CLOCK_MONOTONIC, when the entry was inserted */
 	struct ip_addr source;
 	struct ip_addr destination;

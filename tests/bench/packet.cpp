@@ -226,7 +226,7 @@ Result<void> put_flow(const Node &node, const Case &kind, std::uint32_t receiver
                        .protocol = kind.protocol,
                        .reserved = {}};
     const std::uint64_t now = monotonic_ns();
-    return node.flows.update(key, {.confirmed_ns = now,
+    return node.flows.update(key, {.confirmed_ns = now & ~FLOW_LOST,
                                    .since_ns = now,
                                    .source = key.source,
                                    .destination = key.destination,

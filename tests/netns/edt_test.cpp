@@ -7,6 +7,8 @@
 
 #include "loader/edt.hpp"
 
+#include <linux/net_tstamp.h>
+
 namespace podlane::test {
 namespace {
 
@@ -164,6 +166,39 @@ TEST_F(Edt, AFloodGetsItsRateAndAPingDoesNotWaitForIt) {
             fastest = std::min(fastest, ping_ms(*from, receiver.v4));
         EXPECT_LT(fastest, 30);
         EXPECT_GT(lab_->count(receiver, counted), by_name);
+    }
+}
+
+// fq would hold a packet until the time that its sender has given it, and others behind it.
+TEST_F(Edt, AnEarliestDepartureTimeOfASenderIsForgotten) {
+    if (kind_ != "fq")
+        GTEST_SKIP() << "htb knows no earliest departure times";
+    Json keys = limits();
+    keys["bandwidth"] = {{"unshapedSubnets", {Lab::kPods4, Lab::kNode4 + std::string("/32")}}};
+    const Pod receiver = lab_->add_pod(keys), sender = lab_->add_pod();
+    for (const net::Namespace *from : {&sender.ns(), &lab_->node().ns()}) {
+        const Fd sink = open_socket(receiver.ns(), Transport::udp, true, {receiver.v4, 9});
+        const Fd socket = connected(*from, Transport::udp, {receiver.v4, 9});
+        const sock_txtime clock{.clockid = CLOCK_MONOTONIC, .flags = 0};
+        ASSERT_EQ(setsockopt(socket.get(), SOL_SOCKET, SO_TXTIME, &clock, sizeof clock), 0);
+        char text = 'u';
+        iovec data{&text, 1};
+        alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(std::uint64_t))> control{};
+        msghdr message{};
+        message.msg_iov = &data;
+        message.msg_iovlen = 1;
+        message.msg_control = control.data();
+        message.msg_controllen = control.size();
+        cmsghdr *header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_TXTIME;
+        header->cmsg_len = CMSG_LEN(sizeof(std::uint64_t));
+        const std::uint64_t at =
+            static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()) + 8000000000;
+        std::memcpy(CMSG_DATA(header), &at, sizeof at);
+        ASSERT_EQ(sendmsg(socket.get(), &message, 0), 1);
+        pollfd arrival{sink.get(), POLLIN, 0};
+        EXPECT_EQ(poll(&arrival, 1, 4000), 1);
     }
 }
 

@@ -191,7 +191,7 @@ TEST_P(IsolationVerbs, ACachedDecisionEndsWithTheNextChange) {
 
         // Of the same addresses, as another network may have them, and by another interface: nothing is let through.
         auto [key, entry] = cached.front();
-        entry.confirmed_ns = monotonic_ns();
+        entry.confirmed_ns = monotonic_ns() & ~FLOW_LOST;
         entry.flags = (entry.flags & (FLOW_REPLY | FLOW_TRANSLATED)) | FLOW_ALLOWED |
                       require(open(&open_watches).find(0))->isolation_changes << FLOW_CHANGES_SHIFT;
         entry.ifindex = a.ifindex;

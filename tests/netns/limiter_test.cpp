@@ -145,6 +145,29 @@ TEST_F(Limiter, HoldsSocketsThatResetTheirPacing) {
     });
 }
 
+// A bucket does not pace it: the rate that an application sets itself slows nothing down.
+TEST_F(Limiter, LeavesRoomBesideARateOfTheApplication) {
+    Json keys = limits(0, kRate);
+    keys["limiter"] = "bucket";
+    const Pod sender = lab_.add_pod(keys), receiver = lab_.add_pod();
+    const EchoServer sink(receiver.ns(), true, 8);
+    std::vector<Fd> greedy;
+    for (int i = 0; i < 8; ++i) {
+        greedy.push_back(open_socket(sender.ns(), Transport::tcp, true));
+        (void)set_option(greedy.back(), SOL_SOCKET, SO_MAX_PACING_RATE, 1000000000);
+        ASSERT_EQ(connect_to(greedy.back(), {receiver.v4, 8}), 0);
+    }
+    std::vector<char> buffer(65536);
+    const Repeat sending([&] {
+        for (const Fd &socket : greedy) {
+            (void)::send(socket.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+            (void)::recv(socket.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+        }
+    });
+    ASSERT_TRUE(wait_until([&] { return state(sender, LIMIT_EGRESS).bytes > kRate / 8; }));
+    EXPECT_GT(goodput(sender.ns(), receiver.v4, receiver.ns(), 8), 0.025 * static_cast<double>(kRate));
+}
+
 TEST_F(Limiter, PacesIfCgroup2IsNotMounted) {
     mount_for_podlane("");
     expect_pacing();

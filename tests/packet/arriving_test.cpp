@@ -115,7 +115,7 @@ TEST_F(Source, ErrorsOfRefusedSourcesAreLeftToTheHostStack) {
 // Links that are no uplinks lead to what is behind the node; the default route's is one.
 TEST_F(Source, SourcesBehindOtherLinksAreLeftToTheHostStack) {
     const ip_addr chained = ip("198.18.7.7");
-    const std::uint32_t netns = netns_of(node().root());
+    const std::uint32_t netns = require(netns_of(node().root()));
     shell("ip route add default via 203.0.113.1 dev caliCp; ip link add inner type veth peer name innerp; "
           "ip link set inner up; ip link set innerp up; ip addr add 198.18.9.1/24 dev inner; "
           "ip route add 198.18.10.0/24 via 198.18.9.9; ip route add 198.18.11.0/24 via 203.0.113.7");
@@ -184,7 +184,7 @@ TEST_F(Source, SourcesThatStayOnTheirLinkAreLeftToTheHostStack) {
 
 // Nobody on an uplink speaks for a pod of any network. But what a pod has sent by its own uplink may come back.
 TEST_F(Source, EndsInTheNameOfAPodOfAnotherNetworkAreDropped) {
-    const std::uint32_t netns = netns_of(node().root()), other = if_nametoindex("plan0");
+    const std::uint32_t netns = require(netns_of(node().root())), other = if_nametoindex("plan0");
     require(node().tables().senders.update({netns, pod4()}, node().pod.ifindex));
     require(node().tables().senders.update({netns, kOwn4}, second_.ifindex));
     require(node().tables().counters.insert_zero(other));

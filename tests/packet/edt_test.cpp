@@ -107,7 +107,8 @@ TEST_F(Edt, ASenderInAnotherNetworkOfThisNodeIsPaced) {
         return outcome.departure_ns;
     };
     const auto of = [&](const char *sender) { return arriving(sender) / Tcp{} / bytes(1000); };
-    require(node().tables().senders.update({netns_of(node().root()), ip("192.0.2.30")}, node().foreign.ifindex));
+    require(
+        node().tables().senders.update({require(netns_of(node().root())), ip("192.0.2.30")}, node().foreign.ifindex));
     EXPECT_EQ(departure_of(of("192.0.2.30")), 0U);
     EXPECT_GT(departure_of(arriving("192.0.2.30") / Udp{} / bytes(1000)), 0U);
     EXPECT_GT(departure_of(of("192.0.2.31")), 0U);

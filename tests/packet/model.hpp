@@ -180,8 +180,10 @@ class Model : private FrameReader {
     // Only whole, unfragmented packets without options, for the router's own MAC.
     const ModelFlow *find_flow(Promise &out) const {
         const bool transport = protocol_ == IPPROTO_TCP || protocol_ == IPPROTO_UDP;
+        out.ends_flow = !sender_.is_pod; // an end that arrives is judged behind tags and options, too
         if (tagged_ || !plain_ || !has(l4_ + (protocol_ == IPPROTO_TCP ? 14U : 4U)))
             return nullptr;
+        out.ends_flow = false;
         const auto is_of = [&](const ModelFlow &one) {
             if (!same(one.source, source_) || !same(one.destination, destination_))
                 return false;

@@ -43,7 +43,7 @@ struct ModelFlow {
         value.destination = new_destination;
         value.source_port = htons(new_source_port);
         value.destination_port = htons(new_destination_port);
-        value.confirmed_ns = now_ns;
+        value.confirmed_ns = now_ns & ~FLOW_LOST;
         value.ifindex = ifindex;
         value.flags = is_translated() ? std::uint32_t{FLOW_TRANSLATED} : 0U;
         value.check = flow_check(&key);

@@ -70,6 +70,8 @@ TEST_F(DirectFirst, ConnectionsThatConntrackDoesNotKnowAreDirectInBothDirections
         from_pod_ends_in(family.there / Udp{40000, 80}, REASON_SENT_DIRECT);
         from_peer_ends_in(family.back / Udp{80, 40000}, REASON_SENT_DIRECT);
         EXPECT_EQ(cached(family.there / Udp{40000, 80}), FLOW_UNTRACKED);
+        const auto entry = require(node().flows().find(key_of(family.there / Udp{40000, 80})));
+        EXPECT_EQ(entry.value().source_port, htons(40000));
     });
 }
 

@@ -219,7 +219,7 @@ class Node {
             if (ifindex == 0 && owned.addr == key.source)
                 value.ifindex = owner.ifindex;
         value.check = flow_check(&key);
-        value.confirmed_ns = monotonic_ns();
+        value.confirmed_ns = monotonic_ns() & ~FLOW_LOST;
         require(flows().update(key, value));
     }
     void forget_flows() {

@@ -16,17 +16,21 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstdint>
 #include <optional>
+#include <set>
 #include <string_view>
 
 namespace podlane {
 namespace {
 
 // A directory of empty files with the names of the records to look into, so that a call reads no others. It exists once
-// a lease has been held, and then holds the lock of whoever requests one.
+// a lease has been held, and then has the locks of whoever requests one, for each network.
 constexpr const char *kHeld = ".held";
 
 // "web-0": what a StatefulSet calls its pods.
@@ -43,8 +47,40 @@ std::string held_directory(const AttachmentRecords &records) { return records.di
 
 Result<bool> has_ever_held(const AttachmentRecords &records) { return exists(held_directory(records)); }
 
-Result<Fd> lock(const std::string &path, int flags, int operation) {
-    Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | flags, 0600));
+std::string held_file(const AttachmentRecords &records, const AttachmentRecord &record) {
+    return held_directory(records) + "/" + record_file_name(record.container_id, record.ifname);
+}
+
+// An IPAM plugin that hangs costs a call "ipamTimeout". After a try that failed, calls make none for ten times as long.
+constexpr std::uint64_t kTimeoutsOfPause = 10;
+
+std::uint64_t ipam_timeout_ns(const AttachmentRecord &held) {
+    const auto made = recorded_request(held);
+    return (made ? made->config : cni::Config{}).ipam_timeout_s * kNsPerSecond;
+}
+
+// Its file's time is that of the next try.
+bool is_due(const AttachmentRecords &records, const AttachmentRecord &held) {
+    struct stat facts {};
+    if (stat(held_file(records, held).c_str(), &facts) != 0)
+        return true;
+    const std::uint64_t next_ns = static_cast<std::uint64_t>(facts.st_mtim.tv_sec) * kNsPerSecond +
+                                  static_cast<std::uint64_t>(facts.st_mtim.tv_nsec);
+    const std::uint64_t now = realtime_ns();
+    return next_ns <= now || next_ns > now + kTimeoutsOfPause * ipam_timeout_ns(held); // the clock was set back
+}
+
+// On a file system that cannot be written, each call tries.
+void put_off(const AttachmentRecords &records, const AttachmentRecord &held, std::uint64_t timeouts) {
+    const std::uint64_t next_ns = realtime_ns() + timeouts * ipam_timeout_ns(held);
+    const timespec next{.tv_sec = static_cast<time_t>(next_ns / kNsPerSecond),
+                        .tv_nsec = static_cast<long>(next_ns % kNsPerSecond)};
+    const std::array<timespec, 2> times{next, next};
+    static_cast<void>(utimensat(AT_FDCWD, held_file(records, held).c_str(), times.data(), AT_SYMLINK_NOFOLLOW));
+}
+
+Result<Fd> lock_path(const std::string &path, int operation) {
+    Fd file(open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!file)
         return system_error(ErrorCode::io_failure, "locking " + path, errno);
     TRY(lock_file(file, operation, path, ErrorCode::io_failure));
@@ -53,10 +89,11 @@ Result<Fd> lock(const std::string &path, int flags, int operation) {
 
 // One call takes a held lease over while no other requests one: between its release and the next request its addresses
 // are anybody's. Each waits behind those that came before: shared locks would let none in that waits for its own.
-Result<Fd> lock_leases(const AttachmentRecords &records, int operation) {
-    const std::string directory = held_directory(records);
-    const Fd turn = TRY(lock(directory, O_DIRECTORY, LOCK_EX));
-    return lock(directory + "/.lock", O_CREAT, operation);
+// Those of other networks wait for none of this: its IPAM plugin may hang.
+Result<Fd> lock_leases(const cni::Config &config, int operation) {
+    const std::string directory = held_directory(records_of(config));
+    const Fd turn = TRY(lock_path(directory + "/.turn-" + config.name, LOCK_EX));
+    return lock_path(directory + "/.lock-" + config.name, operation);
 }
 
 bool is_for(const AttachmentRecord &record, const cni::Request &request) {
@@ -83,29 +120,52 @@ std::vector<Prefix> recorded_addresses(const AttachmentRecord &record) {
     return addresses;
 }
 
+Error waits_for(const cni::Request &request, const AttachmentRecord &held) {
+    const std::string pod = request.pod.ns + "/" + request.pod.name;
+    const std::string remedy = "have the IPAM plugin answer; after ten times \"ipamTimeout\" an ADD tries again, and "
+                               "this at once: podlanectl lease release ";
+    return {ErrorCode::try_again_later,
+            "the IPAM plugin did not release the lease of container " + held.container_id +
+                " a while ago, whose addresses are held for " + pod,
+            remedy + pod};
+}
+
 // false: it waits. An ADD does not depend on another IPAM plugin than its own, nor on a lease beyond its time.
 Result<bool> release_for(const cni::Request &request, const AttachmentRecord &held) {
-    for (const cni::Request &of_old : TRY(requests_with_lease(request_of(held, request.config.state_dir), held)))
+    const AttachmentRecords records = records_of(request.config);
+    const bool due = is_due(records, held);
+    for (const cni::Request &of_old : TRY(requests_with_lease(request_of(held, request.config.state_dir), held))) {
+        const bool may_wait = !is_held(held) || of_old.config.ipam_type != request.config.ipam_type;
+        if (!due)
+            return may_wait ? Result<bool>(false) : waits_for(request, held);
+        if (may_wait)
+            put_off(records, held, 1); // others do not try meanwhile
         if (auto released = ipam::remove(of_old); !released) {
             Error &error = released.error();
-            if (!is_held(held) || of_old.config.ipam_type != request.config.ipam_type) {
-                log(cni::Log::Level::warning, error.message + ": the held lease waits");
-                return false;
-            }
-            if (error.code == ErrorCode::try_again_later) // it does not mean the range
-                error.code = ErrorCode::ipam;
-            return std::move(error);
+            // Of the same network all wait for this call: one that fails at once may be repeated as often.
+            if (may_wait || error.code == ErrorCode::try_again_later)
+                put_off(records, held, kTimeoutsOfPause);
+            if (!may_wait)
+                return std::move(error);
+            log(cni::Log::Level::warning, error.message + ": the held lease waits");
+            return false;
         }
+    }
+    put_off(records, held, 0); // forget_held_leases() is to find it
     return true;
 }
 
-// Addresses that the pod or the runtime requests go first.
-Result<cni::Attachment> take_over(const cni::Request &request, const std::vector<AttachmentRecord> &held,
-                                  bool &killed) {
+// The addresses that are free for the pod now.
+Result<std::vector<Prefix>> release_own(const cni::Request &request, const std::vector<AttachmentRecord> &held) {
     std::vector<Prefix> addresses;
     for (const AttachmentRecord &one : held)
         if (TRY(release_for(request, one)))
             addresses = recorded_addresses(one);
+    return addresses;
+}
+
+// Addresses that the pod or the runtime requests go first.
+Result<cni::Attachment> take_over(const cni::Request &request, const std::vector<Prefix> &addresses, bool &killed) {
     if (!request.config.pod_addresses.empty() || !request.config.requested_ips.empty() || addresses.empty())
         return ipam::add(request, killed);
     auto lease = ipam::add(TRY(cni::with_addresses(request, addresses)), killed);
@@ -130,6 +190,58 @@ void log_failure(const AttachmentRecord &record, const Result<void> &released) {
     if (!released)
         log(cni::Log::Level::warning,
             "releasing the held lease of container " + record.container_id + ": " + released.error().message);
+}
+
+// For an ADD whose range is full. false: there is none that could be.
+Result<bool> release_oldest(const cni::Config &config, const Error &full) {
+    const AttachmentRecords records = records_of(config);
+    for (const AttachmentRecord &one : TRY(held_leases(records))) {
+        if (one.network != config.name || !is_due(records, one))
+            continue;
+        log(cni::Log::Level::warning, full.message + ": releasing the oldest held lease");
+        put_off(records, one, 1); // others do not try meanwhile
+        auto released = release_or_keep(one, config.state_dir);
+        if (released)
+            return true;
+        put_off(records, one, kTimeoutsOfPause);
+        if (released.error().code == ErrorCode::try_again_later) // the next would take as long: it is the next call's
+            return std::move(released).error();
+        log_failure(one, released);
+    }
+    return false;
+}
+
+// `network`: null: of all.
+Result<std::vector<AttachmentRecord>> due_leases(const AttachmentRecords &records, const std::string *network) {
+    std::vector<AttachmentRecord> due = TRY(held_leases(records));
+    std::erase_if(due, [&](const AttachmentRecord &one) {
+        return is_held(one) || (network != nullptr && one.network != *network) || !is_due(records, one);
+    });
+    return due;
+}
+
+void release_due_leases(const cni::Config &config, const std::string *network) {
+    for (const std::string &directory : state_directories_of(config)) {
+        const AttachmentRecords records(directory, config.bpffs);
+        if (const auto any = has_ever_held(records); any && !*any)
+            continue;
+        const auto due = due_leases(records, network);
+        if (!due) {
+            log(cni::Log::Level::warning, "looking for held leases: " + due.error().message);
+            continue;
+        }
+        for (const AttachmentRecord &one : *due) // others do not try meanwhile
+            put_off(records, one, 1);
+        std::set<std::string> hanging; // networks whose other leases would take as long
+        for (const AttachmentRecord &one : *due) {
+            const auto released = hanging.contains(one.network) ? Result<void>{} : release_or_keep(one, directory);
+            log_failure(one, released);
+            if (!released && released.error().code == ErrorCode::try_again_later)
+                hanging.insert(one.network);
+            if (!released || hanging.contains(one.network))
+                put_off(records, one, kTimeoutsOfPause);
+        }
+    }
 }
 
 } // namespace
@@ -160,7 +272,7 @@ Result<bool> hold_lease(AttachmentRecord &record) {
     // Before the record says so.
     const std::string directory = held_directory(records_of(request->config));
     TRY(make_directory(directory));
-    const std::string path = directory + "/" + record_file_name(record.container_id, record.ifname);
+    const std::string path = held_file(records_of(request->config), record);
     if (const Fd file(open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)); !file)
         return system_error(ErrorCode::io_failure, "creating " + path, errno);
     record.held_since_ns = realtime_ns();
@@ -176,48 +288,27 @@ Result<cni::Attachment> request_lease(const cni::Request &request, bool &killed)
     if (!TRY(has_ever_held(records)))
         return ipam::add(request, killed);
     const std::vector<AttachmentRecord> own = TRY(held_for(request));
-    const Fd lock = TRY(lock_leases(records, own.empty() ? LOCK_SH : LOCK_EX));
-    auto lease = own.empty() ? ipam::add(request, killed) : take_over(request, own, killed);
+    const Fd lock = TRY(lock_leases(request.config, own.empty() ? LOCK_SH : LOCK_EX));
+    auto lease = take_over(request, TRY(release_own(request, own)), killed);
     // One that was killed has said nothing about its range.
     if (lease || killed || !has_no_address_left(lease.error()))
         return lease;
-    std::vector<AttachmentRecord> held = TRY(held_leases(records));
-    std::erase_if(held, [&](const AttachmentRecord &one) { return one.network != request.config.name; });
-    if (held.empty())
-        return lease;
-    log(cni::Log::Level::warning, lease.error().message + ": releasing the oldest held lease");
-    TRY(release_or_keep(held.front(), request.config.state_dir));
-    return ipam::add(request, killed);
+    return TRY(release_oldest(request.config, lease.error())) ? ipam::add(request, killed) : std::move(lease);
 }
 
 void forget_held_leases(const cni::Request &request) {
-    if (const auto any = has_ever_held(records_of(request.config)); any && !*any)
+    const AttachmentRecords records = records_of(request.config);
+    if (const auto any = has_ever_held(records); any && !*any)
         return;
     if (const auto own = held_for(request))
         for (const AttachmentRecord &one : *own)
-            log_failure(one, release_or_keep(one, request.config.state_dir));
+            if (is_due(records, one)) // otherwise it waits
+                log_failure(one, release_or_keep(one, request.config.state_dir));
 }
 
-void release_expired_leases(const cni::Config &config) {
-    for (const std::string &directory : state_directories_of(config)) {
-        const AttachmentRecords records(directory, config.bpffs);
-        if (const auto any = has_ever_held(records); any && !*any)
-            continue;
-        const auto held = held_leases(records);
-        if (!held) {
-            log(cni::Log::Level::warning, "looking for held leases: " + held.error().message);
-            continue;
-        }
-        for (const AttachmentRecord &one : *held) {
-            if (is_held(one))
-                continue;
-            const auto released = release_or_keep(one, directory);
-            log_failure(one, released);
-            if (!released && released.error().code == ErrorCode::try_again_later) // the others would wait as long
-                return;
-        }
-    }
-}
+void release_expired_leases(const cni::Config &config) { release_due_leases(config, &config.name); }
+
+void release_all_expired_leases(const cni::Config &config) { release_due_leases(config, nullptr); }
 
 Result<std::vector<AttachmentRecord>> held_leases(const AttachmentRecords &records) {
     std::vector<AttachmentRecord> held;

@@ -23,14 +23,18 @@ bool keeps_address(const cni::Request &request);
 Result<bool> hold_lease(AttachmentRecord &record);
 
 // For ADD: a lease with the addresses that are held for the pod, if the IPAM plugin gives them again; any other if not.
-// Held leases give way if the IPAM plugin has no address left.
+// Held leases give way if the IPAM plugin has no address left. ErrorCode::try_again_later if it hangs, and for a while
+// after. Calls of other networks wait for none of this.
 Result<cni::Attachment> request_lease(const cni::Request &request, bool &killed);
 
 // For ADD, after everything else: the leases that were held for the pod are its own now.
 void forget_held_leases(const cni::Request &request);
 
-// Below this root of pins, of all networks. A failure is logged, and the next call tries again.
+// Of the configuration's network, below its root of pins. A failure is logged; the first call after ten times the
+// lease's "ipamTimeout" tries again, for the IPAM plugin may hang.
 void release_expired_leases(const cni::Config &config);
+// The same, of all networks of the root.
+void release_all_expired_leases(const cni::Config &config);
 
 // The oldest first.
 Result<std::vector<AttachmentRecord>> held_leases(const AttachmentRecords &records);

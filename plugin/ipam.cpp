@@ -13,9 +13,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <csignal>
 #include <optional>
 #include <string_view>
 
@@ -75,17 +72,10 @@ Result<Finished> run_plugin(const std::string &plugin, const cni::Request &reque
     return finished;
 }
 
-std::string remedy_of(const std::string &plugin, int signal) {
-    constexpr std::array kCrashes = {SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE};
-    if (std::ranges::find(kCrashes, signal) != kCrashes.end())
-        return "see `journalctl -k` for the reason, and install another build of " + plugin;
-    return "another process ended it, or the kernel for lack of memory (see `journalctl -k`): try again";
-}
-
 // The error that it printed, or how it ended.
 Error error_of(const std::string &plugin, const cni::Request &request, const Finished &finished) {
     const Error ended{ErrorCode::ipam, "IPAM plugin " + plugin + " " + how_it_ended(finished),
-                      finished.signal != 0 ? remedy_of(plugin, finished.signal) : kOwnLog};
+                      finished.signal != 0 ? remedy_of_signal(plugin, finished) : kOwnLog};
     return finished.signal != 0 ? ended : cni::parse_plugin_error(finished.out, request.config.ipam_type, ended);
 }
 
@@ -206,7 +196,9 @@ Result<cni::Attachment> add(const cni::Request &request, bool &killed) {
     auto leased = run_as(request, "ADD", false, ending);
     if (!leased && holds_lease(leased.error())) {
         log(cni::Log::Level::warning, leased.error().message + ": releasing that lease, and requesting another");
-        TRY(remove(request));
+        auto released = remove(request);
+        killed |= !released;
+        TRY(std::move(released));
         leased = run_as(request, "ADD", false, ending);
     }
     killed |= ending.killed;
@@ -220,8 +212,10 @@ Result<cni::Attachment> add(const cni::Request &request, bool &killed) {
     Error error = std::move(lease).error().context("result of IPAM plugin \"" + request.config.ipam_type + "\"");
     if (error.hint.empty())
         error.hint = "correct \"ipam\", which the plugin was called with, or install another build of it";
-    if (auto returned = remove(request); !returned)
+    if (auto returned = remove(request); !returned) {
+        killed = true;
         error.message += "; and releasing the lease: " + returned.error().message;
+    }
     return error;
 }
 

@@ -12,7 +12,8 @@ namespace podlane::ipam {
 // Each finds the plugin named in "ipam" on CNI_PATH and runs it with this process's environment. A plugin that does
 // not support the configuration's version is queried for its versions, and called again in the newest that both know.
 // A lease that this attachment holds already, from an ADD that was killed, is released and requested again. `killed`
-// is set if the plugin did not end by itself, so that it may have given a lease that it did not name.
+// is set if a lease may be left that nobody can name: the plugin did not end by itself, or has released neither that
+// lease nor one that cannot be read.
 Result<cni::Attachment> add(const cni::Request &request, bool &killed);
 Result<void> remove(const cni::Request &request); // CNI DEL: releases the lease
 // `refused` is set if the plugin ended by itself, with a CNI error other than those that say to try again.

@@ -17,6 +17,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <climits>
 #include <cstdlib>
@@ -232,6 +233,10 @@ Result<std::vector<cni::Request>> requests_with_lease(const cni::Request &reques
         as_added.ipam_args = record->ipam_args;
         as_added.config.ipam_type = recorded->type;
         as_added.config.cni_version = cni::version_of(record->config).value_or(request.config.cni_version);
+        const auto made = recorded_request(*record);
+        const std::uint32_t timeout_s = made ? made->config.ipam_timeout_s : as_added.config.ipam_timeout_s;
+        // An administrator may have given the plugin more time since.
+        as_added.config.ipam_timeout_s = given ? std::max(timeout_s, request.config.ipam_timeout_s) : timeout_s;
         all.push_back(std::move(as_added));
         // It may not be where it was at the ADD.
         if (auto path = cni::split_path(record->path))

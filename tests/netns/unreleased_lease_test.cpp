@@ -8,11 +8,13 @@ namespace {
 
 class UnreleasedLeaseTest : public CtlTest {
   protected:
-    UnreleasedLeaseTest() {
-        node_.put_plugin("flaky-ipam", "#!/bin/sh\nif [ -e " + down_ +
+    UnreleasedLeaseTest() { put_plugin(""); }
+    // `first`: commands before all others.
+    void put_plugin(const std::string &first) const {
+        node_.put_plugin("flaky-ipam", "#!/bin/sh\n" + first + "if [ -e " + down_ +
                                            R"( ]; then echo '{"code":11,"msg":"server down"}'; exit 1; fi)"
                                            "\nexec " +
-                                           variable("CNI_PLUGINS") + "/host-local\n");
+                                           real_ + "\n");
     }
     [[nodiscard]] Json keys() const {
         Json ipam = node_.ipam();
@@ -41,7 +43,7 @@ class UnreleasedLeaseTest : public CtlTest {
         EXPECT_EQ(node_.leased().size(), 2U);
     }
 
-    const std::string down_ = node_.dir() + "/down";
+    const std::string down_ = node_.dir() + "/down", real_ = variable("CNI_PLUGINS") + "/host-local";
     const std::string before_ = everything();
 };
 
@@ -89,6 +91,25 @@ TEST_F(UnreleasedLeaseTest, WhoeverComesNextReleasesIt) {
             EXPECT_EQ(everything(), before_);
         }
     }
+}
+
+// Of an ADD that fails: it was given, and its addresses cannot be read.
+TEST_F(UnreleasedLeaseTest, OneThatWasNotNamedStaysOnRecord) {
+    put_plugin("[ $CNI_COMMAND != ADD ] || { " + real_ + " >/dev/null; echo no json; exit; }\n");
+    std::ofstream(down_).close();
+    const auto container = node_.container();
+    const Reply failed = add(*container, keys());
+    EXPECT_EQ(failed.rc, 1);
+    EXPECT_THAT(failed.message(), has_all({"result of IPAM plugin \"flaky-ipam\"", "server down"}));
+    EXPECT_EQ(node_.leased().size(), 2U);
+    fs::remove(down_);
+    const AttachmentRecords records(kStateDirectory, node_.bpffs());
+    AttachmentRecord record = require(records.list()).at(0);
+    record.created_boottime_ns = 0; // else it may be under way
+    require(records.write(record));
+    EXPECT_THAT(gc({}, keys()), succeeds());
+    EXPECT_THAT(node_.leased(), IsEmpty());
+    EXPECT_EQ(everything(), before_);
 }
 
 TEST_F(UnreleasedLeaseTest, ItIsSeenWithoutPins) {

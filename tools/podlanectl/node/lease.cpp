@@ -95,7 +95,7 @@ Result<int> list(const Call &call, World &world) {
     cni::Config config;
     config.bpffs = world.bpffs;
     config.state_dir = state_directory(call);
-    release_expired_leases(config);
+    release_all_expired_leases(config);
     const std::vector<LeaseRow> rows = TRY(rows_of(call, world));
     if (rows.empty() && !TRY(Selection::of(call)).selects_all())
         return no_such_lease();

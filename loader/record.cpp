@@ -280,10 +280,12 @@ Result<std::vector<AttachmentRecord>> AttachmentRecords::list() const {
     return all_or_error([&](Errors &unread) { return list(unread); });
 }
 
-Result<std::vector<AttachmentRecord>> AttachmentRecords::list(Errors &unread) const {
+Result<std::vector<AttachmentRecord>> AttachmentRecords::list(Errors &unread,
+                                                              std::vector<AttachmentRecord> *torn) const {
     std::vector<AttachmentRecord> all;
     for (const std::string &name : TRY(names_in(directory_))) {
-        if (name.find(':') == std::string::npos)
+        const auto colon = name.find(':');
+        if (colon == std::string::npos)
             continue; // foreign
         const auto text = read_state_file(directory_ + "/" + name);
         if (!text)
@@ -292,8 +294,13 @@ Result<std::vector<AttachmentRecord>> AttachmentRecords::list(Errors &unread) co
             record->state_directory = state_directory_;
             if (name == record_file_name(record->container_id, record->ifname))
                 all.push_back(*std::move(record));
-        } else if (*text && !is_of_other_version(**text))
-            unread.add(remove_if_present(directory_ + "/" + name));
+        } else if (*text && torn != nullptr && !is_of_other_version(**text)) {
+            AttachmentRecord &one = torn->emplace_back();
+            one.container_id = name.substr(0, colon);
+            one.ifname = name.substr(colon + 1);
+            one.state_directory = state_directory_;
+            one.is_torn = true;
+        }
     }
     return all;
 }

@@ -8,7 +8,7 @@
 // milliseconds, an ADD has a tenth of one to spare). A lease outlives a power cut, so the kernel begins to write its
 // record at once; what else records name is in the kernel and gone with the power, and so are they if it came within
 // half a minute. A checksum distinguishes what a power cut tore from what is whole. A torn file, or addition, counts as
-// none.
+// none; the file stays for a GC (plugin/torn_record.hpp), because it may be the only trace of a lease.
 #pragma once
 
 #include "loader/state_file.hpp"
@@ -88,11 +88,13 @@ class AttachmentRecords {
     // None if there is no whole file, or it is another attachment's, copied or renamed by another program.
     [[nodiscard]] Result<std::optional<AttachmentRecord>> find(const std::string &container_id,
                                                                const std::string &ifname) const;
-    // All whole ones, in the order of their names. Torn files are removed; those of another version, and of another
-    // name than their attachment's, passed over.
+    // All whole ones, in the order of their names. Torn files, those of another version, and those of another name than
+    // their attachment's are passed over.
     [[nodiscard]] Result<std::vector<AttachmentRecord>> list() const;
-    // The same, without those that cannot be read, or removed, each of which is in `unread`.
-    [[nodiscard]] Result<std::vector<AttachmentRecord>> list(Errors &unread) const;
+    // The same, without those that cannot be read, each of which is in `unread`. Of those that are torn from the
+    // beginning, `torn` gets what the files' names say: container and interface.
+    [[nodiscard]] Result<std::vector<AttachmentRecord>> list(Errors &unread,
+                                                             std::vector<AttachmentRecord> *torn = nullptr) const;
     // The generation of the pins (Tables::generation) whose maps have been compared with these records; 0: none.
     [[nodiscard]] Result<std::uint64_t> seen_generation() const;
     [[nodiscard]] Result<void> note_generation(std::uint64_t generation) const;
@@ -115,8 +117,7 @@ class AttachmentRecords {
 Result<std::vector<AttachmentRecord>> list_all_records(const std::string &state_directory);
 Result<std::vector<AttachmentRecord>> list_all_records(const std::string &state_directory, Errors &unread);
 
-// The roots of pins with records of this node's. Unlike a list of records it reads one of each, and removes no torn
-// one.
+// The roots of pins with records of this node's. Unlike a list of records it reads one of each.
 std::set<std::string> roots_on_record(const std::string &state_directory, std::uint64_t node_netns, Errors &unread);
 
 // The same attachment below other roots of pins of these directories, made by this node: for a DEL whose configuration

@@ -19,9 +19,11 @@
 #include "plugin/remains.hpp"
 #include "plugin/remove.hpp"
 #include "plugin/state.hpp"
+#include "plugin/torn_record.hpp"
 #include "plugin/turn.hpp"
 #include "plugin/verbs.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -35,7 +37,7 @@ using Identity = std::pair<std::string, std::string>; // container ID, interface
 
 // An ADD that has no endpoint yet may be waiting for its IPAM plugin, as long as it has its turn. One that was killed
 // there is collected by a later GC, and so is one that hangs.
-bool is_under_way(const AttachmentRecord &record, std::uint64_t began_ns) {
+Result<bool> is_under_way(const AttachmentRecord &record, std::uint64_t began_ns) {
     constexpr std::uint64_t kLongestAddNs = 120 * kNsPerSecond;
     constexpr std::uint64_t kMostIpamCalls = 12; // of an ADD that releases a lease first, each with its VERSION
     const bool is_to_come = record.created_boottime_ns > began_ns;
@@ -44,7 +46,7 @@ bool is_under_way(const AttachmentRecord &record, std::uint64_t began_ns) {
         return false;
     if (!record.entry && !is_to_come && age_ns < kLongestAddNs)
         return true;
-    if (!is_add_under_way(record))
+    if (!TRY(is_add_under_way(record)))
         return false;
     const auto made = recorded_request(record);
     const std::uint32_t ipam_timeout_s = made ? made->config.ipam_timeout_s : 0;
@@ -109,7 +111,7 @@ Result<Known> known_attachments(const cni::Request &request, const Root &root, c
         // In a time namespace a runtime's clock may be ahead: of a time to come, only its turn says it.
         const bool is_younger = record.created_boottime_ns >= began_ns && record.created_boottime_ns <= boottime_ns();
         if (record.boot_id == node.boot &&
-            (is_younger || (!valid.contains(identity) && is_under_way(record, began_ns))))
+            (is_younger || (!valid.contains(identity) && TRY(is_under_way(record, began_ns)))))
             under_way.insert(identity);
         else if (record.network == request.config.name)
             known.all.insert(identity);
@@ -207,6 +209,36 @@ Result<void> collect_leases(const cni::Request &request) {
     return {};
 }
 
+// Of the root's records, as they are before anything is collected: they name the other networks.
+Result<TornRecords> torn_records_of(const cni::Request &request, const std::set<Identity> &valid) {
+    TornRecords all;
+    for (cni::Request &one : TRY(requests_with_lease(request, std::nullopt)))
+        all.add_network(std::move(one));
+    for (const std::string &directory : state_directories_of(request.config)) {
+        TornRecords found = TRY(find_torn_records(directory, request.config.bpffs));
+        for (cni::Request &one : found.networks)
+            all.add_network(std::move(one));
+        for (AttachmentRecord &one : found.records)
+            if (!valid.contains({one.container_id, one.ifname}))
+                all.records.push_back(std::move(one));
+    }
+    return all;
+}
+
+Result<void> collect_torn_records(TornRecords &torn) {
+    Errors errors;
+    for (const AttachmentRecord &one : torn.records) {
+        const std::string container = "container " + one.container_id + ", " + one.ifname;
+        log(cni::Log::Level::info, container + " is gone, and its record is torn: releasing its lease");
+        auto why_kept = release_torn_record(one, torn);
+        if (!why_kept)
+            errors.add(std::move(why_kept).error().context("releasing the lease of container " + one.container_id));
+        else if (*why_kept)
+            log(cni::Log::Level::warning, "the torn record of " + container + " stays: " + **why_kept);
+    }
+    return std::move(errors).result();
+}
+
 } // namespace
 
 Result<std::string> gc(const cni::Request &request) {
@@ -221,13 +253,15 @@ Result<std::string> gc(const cni::Request &request) {
     for (const Identity &identity : known.all)
         if (!valid.contains(identity))
             dead.push_back(identity);
-    if (root.tables && dead.size() > 1)
-        errors.add(remove_interfaces(request.config, dead, *root.tables));
     cni::Request removal = request;
     removal.config.valid_attachments.clear();
     removal.raw_config = cni::without_valid_attachments(request.raw_config);
+    auto torn = torn_records_of(removal, valid);
+    if (root.tables && dead.size() > 1)
+        errors.add(remove_interfaces(request.config, dead, *root.tables));
     for (const Identity &identity : dead)
         errors.add(collect(removal, identity));
+    errors.add(torn ? collect_torn_records(*torn) : Result<void>(torn.error()));
     errors.add(records_of(request.config).remove_unfinished());
     if (root.tables && root.is_whole)
         errors.add(clean_network(request, *root.tables));

@@ -9,7 +9,9 @@
 #include "loader/object.hpp"
 #include "loader/pins.hpp"
 #include "loader/shaper.hpp"
+#include "loader/state_file.hpp"
 #include "loader/upgrade.hpp"
+#include "maps/clock.hpp"
 #include "maps/errors.hpp"
 #include "plugin/adopt.hpp"
 #include "plugin/announcement.hpp"
@@ -27,11 +29,16 @@
 #include "plugin/remove.hpp"
 #include "plugin/state.hpp"
 
+#include <sys/stat.h>
+
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 namespace podlane {
 namespace {
+
+constexpr const char *kTriedFile = ".tried"; // beside the records: the pins' generation; its time is that of the try
 
 Result<Recorded> lost_from(const AttachmentRecord &record) {
     Recorded lost{TRY(recorded_request(record)), {}, *record.entry};
@@ -150,6 +157,17 @@ Result<void> restore_beside_others(const Recorded &recorded, const Context &on) 
     return std::move(errors).result();
 }
 
+// Of some it may not be known: then `are_all` becomes false.
+Result<std::vector<AttachmentRecord>> find_lost(std::vector<AttachmentRecord> records, const Endpoints *endpoints,
+                                                net::Netlink &host, bool &are_all) {
+    Errors unknown;
+    auto lost = TRY(lost_attachments(std::move(records), endpoints, host, unknown));
+    are_all = are_all && unknown.none();
+    if (const auto looked = std::move(unknown).result(); !looked)
+        log(cni::Log::Level::error, "looking for attachments that lost their entries: " + looked.error().message);
+    return lost;
+}
+
 // Each on its own: one that fails does not keep the others from being restored. Those that a DEL removes meanwhile are
 // left out.
 Result<std::vector<Restored>> restore_each(std::vector<AttachmentRecord> records, const Context &on) {
@@ -189,6 +207,38 @@ void report(const Restored &one) {
         log(cni::Log::Level::error, who + " has lost its entries in the maps: " + one.failed->message);
     else
         log(cni::Log::Level::warning, who + " had lost its entries in the maps; they are restored");
+}
+
+// A failure may last for ever, and each try reads all records: ADD and DEL pause. Other pins are another matter.
+bool was_just_tried(const AttachmentRecords &records, std::uint64_t generation) {
+    constexpr std::uint64_t kPause = 60 * kNsPerSecond;
+    const std::string path = records.directory() + "/" + kTriedFile;
+    const auto tried = read_state_file(path);
+    struct stat facts {};
+    if (!tried || *tried != std::to_string(generation) || stat(path.c_str(), &facts) != 0)
+        return false;
+    const std::uint64_t since = static_cast<std::uint64_t>(facts.st_mtim.tv_sec) * kNsPerSecond, now = realtime_ns();
+    return since <= now && now < since + kPause;
+}
+
+// The next call's is the second try, which the first failure may not concern. On a file system that cannot be written,
+// each call tries.
+void note_tried(const AttachmentRecords &records, std::uint64_t generation) {
+    const std::string now = std::to_string(generation), once = now + " once";
+    const auto before = read_state_file(records.directory() + "/" + kTriedFile);
+    const bool is_again = before && (*before == now || *before == once);
+    static_cast<void>(replace_file(records.directory(), kTriedFile, is_again ? now : once));
+}
+
+// If one is not back, or its record could not be read, calls try again.
+Result<void> note_restored(const AttachmentRecords &records, std::uint64_t generation, bool were_all_read,
+                           const std::vector<Restored> &restored) {
+    const bool is_whole =
+        were_all_read && std::ranges::none_of(restored, [](const Restored &one) { return one.failed.has_value(); });
+    if (is_whole)
+        return records.note_generation(generation);
+    note_tried(records, generation);
+    return records.forget_uninstall();
 }
 
 // An upgrade recreates single pins; without any there is nothing to upgrade.
@@ -266,28 +316,34 @@ template <typename Restore> Result<void> in_each_directory(const cni::Config &co
 
 Result<void> restore_lost_in(const std::string &directory, const cni::Config &config, const Tables &tables) {
     const AttachmentRecords records(directory, config.bpffs);
-    if (TRY(records.seen_generation()) == tables.generation)
+    if (TRY(records.seen_generation()) == tables.generation || was_just_tried(records, tables.generation))
         return {};
-    std::vector<AttachmentRecord> all = TRY(readable_records(records));
+    bool are_all = true;
+    std::vector<AttachmentRecord> all = TRY(readable_records(records, are_all));
     if (all.empty() && directory != config.state_dir)
         return {};
     net::Netlink host = TRY(net::Netlink::open());
-    auto lost = TRY(lost_attachments(std::move(all), &tables.endpoints, host));
+    auto lost = TRY(find_lost(std::move(all), &tables.endpoints, host, are_all));
     auto living = TRY(living_on_disk(config.state_dir));
-    for (const Restored &one : TRY(restore_each(std::move(lost), {records, tables, host, std::move(living)})))
+    const auto restored = TRY(restore_each(std::move(lost), {records, tables, host, std::move(living)}));
+    for (const Restored &one : restored)
         report(one);
-    return records.note_generation(tables.generation);
+    return note_restored(records, tables.generation, are_all, restored);
 }
 
 Result<void> restore_removed_in(const std::string &directory, const cni::Config &config) {
     const AttachmentRecords records(directory, config.bpffs);
     const auto generation = generation_of(config.bpffs);
     // After the pins: an uninstall says so before it removes them.
-    if (TRY(records.is_uninstalled()) || (generation && *generation == TRY(records.seen_generation())))
+    if (TRY(records.is_uninstalled()) ||
+        (generation && (*generation == TRY(records.seen_generation()) || was_just_tried(records, *generation))))
         return {};
     if (!generation && generation.error().code != ErrorCode::missing)
         return generation.error();
-    for (const Restored &one : TRY(restore_all(directory, config.bpffs)))
+    const auto restored = restore_all(directory, config.bpffs);
+    if (generation && (!restored || restored->empty())) // it has noted nothing
+        note_tried(records, *generation);
+    for (const Restored &one : TRY(restored))
         report(one);
     return {};
 }
@@ -300,8 +356,8 @@ Result<void> restore_lost_endpoints(const cni::Config &config, const Tables &tab
 }
 
 Result<void> restore_after_removal(const cni::Config &config) {
-    if (!refuse_other_netns(config.bpffs, TRY(net::own_netns())))
-        return {};
+    if (auto shared = refuse_other_netns(config.bpffs, TRY(net::own_netns())); !shared)
+        return shared.error().code == ErrorCode::plugin_not_available ? Result<void>{} : shared;
     return in_each_directory(config,
                              [&](const std::string &directory) { return restore_removed_in(directory, config); });
 }
@@ -312,14 +368,16 @@ Result<std::vector<Restored>> restore_all(const std::string &state_directory, co
     const auto endpoints = open_endpoints(root, Access::read_only);
     if (!endpoints && endpoints.error().code != ErrorCode::missing)
         return endpoints.error();
-    auto lost = TRY(lost_attachments(TRY(readable_records(records)), endpoints ? &*endpoints : nullptr, host));
+    bool are_all = true;
+    auto lost =
+        TRY(find_lost(TRY(readable_records(records, are_all)), endpoints ? &*endpoints : nullptr, host, are_all));
     if (lost.empty())
         return std::vector<Restored>{};
     TRY(load_as_recorded(lost));
     const Tables tables = TRY(Tables::open(root));
     auto living = TRY(living_on_disk(state_directory));
     auto restored = TRY(restore_each(std::move(lost), {records, tables, host, std::move(living)}));
-    TRY(records.note_generation(tables.generation));
+    TRY(note_restored(records, tables.generation, are_all, restored));
     return restored;
 }
 

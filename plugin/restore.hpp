@@ -35,7 +35,7 @@ Result<void> restore_source_routes(const Recorded &recorded, const Tables &table
 Result<void> restore_limiter(const Recorded &recorded, const Tables &tables);
 
 // For ADD: all of the root's, once for each generation of its pins. One that cannot be restored is logged and left as
-// it is.
+// it is; then, and if a record cannot be read, the next call tries again, and then one a minute.
 Result<void> restore_lost_endpoints(const cni::Config &config, const Tables &tables);
 
 // For DEL: the same, and nothing unless the pins are new or gone, nor after an uninstall.

@@ -76,6 +76,15 @@ std::string without_ignored_arguments(const std::string &raw) {
     return is_changed ? json::print(*config) : raw;
 }
 
+std::string without_arguments(const std::string &raw) {
+    auto config = json::parse_object(raw, "the network configuration");
+    if (!config)
+        return raw;
+    for (const char *const key : {"runtimeConfig", "args", "prevResult"})
+        json::erase_any_case(*config, key);
+    return json::print(*config);
+}
+
 std::optional<IpamSection> find_ipam(std::string_view raw) {
     const auto config = json::parse_object(raw, "the network configuration");
     if (!config)

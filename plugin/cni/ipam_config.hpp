@@ -24,6 +24,10 @@ std::string without_valid_attachments(const std::string &raw);
 // IPAM plugin would refuse it. Unreadable text comes back unchanged.
 std::string without_ignored_arguments(const std::string &raw);
 
+// The network's configuration, without what its runtime has added for one container: addresses that another one has,
+// for example. Unreadable text comes back unchanged.
+std::string without_arguments(const std::string &raw);
+
 // The delegate of a configuration: the plugin's name, the directory of host-local's leases, and the whole of "ipam" to
 // compare. None if it names no plugin.
 struct IpamSection {

@@ -75,6 +75,37 @@ TEST_F(LostFilesTest, ARecordOfAnotherVersionIsKept) {
     EXPECT_EQ(everything(), before_);
 }
 
+// It may stay so: each call would read all records again, and log an error.
+TEST_F(LostFilesTest, ARecordThatCannotBeReadIsTriedTwiceAndThenOnceAMinute) {
+    const Pod unread = make();
+    fs::remove_all(node_.bpffs());
+    std::vector<std::shared_ptr<Container>> all;
+    const auto tries = [&] {
+        const auto other = all.emplace_back(node_.container());
+        const Output output = call_under(*other, "ADD",
+                                         {"strace", "-qq", "-o", "/dev/null", "-e", "trace=read", "-e",
+                                          "inject=read:error=EIO", "-P", path_of(unread)});
+        EXPECT_EQ(output.rc, 0) << output.out;
+        return output.err.find("count as none: reading " + path_of(unread)) != std::string::npos;
+    };
+    const auto wait_a_minute = [&] {
+        fs::last_write_time(AttachmentRecords(kStateDirectory, node_.bpffs()).directory() + "/.tried",
+                            fs::file_time_type::clock::now() - std::chrono::minutes(2));
+    };
+    EXPECT_TRUE(tries());
+    EXPECT_TRUE(tries()) << "as on a disk that fails once";
+    EXPECT_FALSE(tries());
+    wait_a_minute();
+    EXPECT_TRUE(tries());
+    wait_a_minute();
+    EXPECT_THAT(del(*all.back()), succeeds());
+    EXPECT_THAT(check(unread), succeeds()) << "it is restored";
+    all.back() = unread.container;
+    for (const auto &one : all)
+        EXPECT_THAT(del(*one), succeeds());
+    EXPECT_EQ(everything(), before_);
+}
+
 // Before 0.1.0 a record was one part without a length.
 TEST_F(LostFilesTest, ARecordOfVersion1IsRead) {
     const Pod made = make();

@@ -253,6 +253,7 @@ TEST_F(LostTest, TornRecordsAreIgnored) {
         std::ofstream(path) << whole.substr(0, size);
         std::ofstream(directory + "/." + made.container->id() + ":eth0") << "half";
         EXPECT_TRUE(require(AttachmentRecords(kStateDirectory, node_.bpffs()).list()).empty());
+        EXPECT_TRUE(fs::exists(path)) << "the only trace of its lease, perhaps";
     }
     EXPECT_EQ(del(*made.container).rc, 0);
     EXPECT_TRUE(node_.records().empty());

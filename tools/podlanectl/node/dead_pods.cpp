@@ -35,10 +35,10 @@ Result<std::vector<AttachmentRecord>> all_attachments(const World &world, bool o
     std::vector<AttachmentRecord> all = TRY(AttachmentRecords(state_directory, world.bpffs).list());
     const ThisNode node = TRY(ThisNode::now());
     std::erase_if(all, [&](const AttachmentRecord &one) { return !node.may_have_made(one); });
-    const auto endpoints = read_map<endpoint_key, endpoint>(world.bpffs, PODLANE_MAP_ENDPOINTS);
-    if (!owned || !endpoints)
+    if (!owned)
         return all;
-    for (const auto &[key, entry] : *endpoints) {
+    for (const auto &[key, entry] :
+         TRY(read_map_if_there<endpoint_key, endpoint>(world.bpffs, PODLANE_MAP_ENDPOINTS))) {
         AttachmentRecord mapped = record_of_entry(key, entry, world.bpffs);
         mapped.boot_id = node.boot;
         const bool is_on_disk = std::ranges::any_of(all, [&](const AttachmentRecord &one) {
@@ -68,6 +68,7 @@ bool shows_namespace_of(const AttachmentRecord &one) {
 
 Result<void> collect_dead_pods(const World &world, bool owned, const std::string &state_directory, DeadPods &dead) {
     const std::string boot = TRY(boot_id());
+    dead.torn = TRY(find_torn_records(state_directory, world.bpffs));
     const auto namespaces = TRY(network_namespaces());
     net::Netlink host = TRY(net::Netlink::open());
     for (const AttachmentRecord &one : TRY(all_attachments(world, owned, state_directory))) {
@@ -105,6 +106,19 @@ Result<void> release_leases(const World &world, const std::string &state_directo
                      : "kept: the lease of container " + one.container_id + ": " + released.error().message +
                            "; podlanectl lease release --container " + one.container_id + " --bpffs " + world.bpffs +
                            " --state-dir " + state_directory);
+    }
+    for (const AttachmentRecord &one : dead.torn.records) {
+        const std::string container = "container " + one.container_id + ", " + one.ifname;
+        const auto why_kept = release_torn_record(one, dead.torn);
+        const bool is_released = why_kept && !*why_kept;
+        if (!is_released)
+            dead.kept.emplace(one.container_id, one.ifname);
+        dead.lines.push_back(is_released ? "released the lease of " + container + ", whose record is torn"
+                                         : "kept: the torn record of " + container + ": " +
+                                               (why_kept ? **why_kept : why_kept.error().message) +
+                                               "; have its IPAM plugin release the lease, then remove " +
+                                               AttachmentRecords(state_directory, world.bpffs).directory() + "/" +
+                                               record_file_name(one.container_id, one.ifname));
     }
     return {};
 }

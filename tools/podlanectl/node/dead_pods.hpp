@@ -3,6 +3,7 @@
 #pragma once
 
 #include "maps/result.hpp"
+#include "plugin/torn_record.hpp"
 
 #include <cstddef>
 #include <set>
@@ -17,13 +18,14 @@ struct World;
 struct DeadPods {
     std::size_t without_interface = 0; // attachments whose DEL is still to come, and which have no interface
     std::set<std::pair<std::string, std::string>> kept{}; // container and interface of what could not be removed
-    std::vector<std::string> lines{};                     // of the report
+    TornRecords torn{};               // as they were before anything was removed: other records name their networks
+    std::vector<std::string> lines{}; // of the report
 };
 
 // Those that died without a DEL: their rules, leases and records. `owned`: the maps are of this network namespace.
 Result<void> collect_dead_pods(const World &world, bool owned, const std::string &state_directory, DeadPods &dead);
 
-// Leases that are held, or wait.
+// Leases that are held, or wait, and those whose record is torn.
 Result<void> release_leases(const World &world, const std::string &state_directory, DeadPods &dead);
 
 } // namespace podlane::ctl

@@ -4,8 +4,12 @@
 #include "loader/host_veth.hpp"
 #include "loader/process.hpp"
 #include "loader/record.hpp"
+#include "maps/errors.hpp"
 #include "maps/file.hpp"
+#include "plugin/cni/ipam_config.hpp"
 #include "plugin/held_lease.hpp"
+#include "plugin/program.hpp"
+#include "plugin/torn_record.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/node/installed.hpp"
 #include "tools/podlanectl/node/nouns.hpp"
@@ -100,9 +104,11 @@ Result<void> send_del(const EndpointEntry &entry, const Context &context) {
         "PATH=/usr/sbin:/sbin:/usr/bin:/bin"};
     constexpr std::chrono::hours kLimit(24); // it ends by itself: no IPAM plugin gets more than "ipamTimeout"
     const Finished finished = TRY(run_process(plugin, environment, output::json_text(config), {}, kLimit));
-    if (finished.exit_code != 0)
-        return Error{ErrorCode::io_failure, "its DEL said " + finished.out};
-    return {};
+    if (finished.exit_code == 0)
+        return {};
+    const Error ended{ErrorCode::io_failure, "its DEL " + how_it_ended(finished),
+                      finished.signal != 0 ? remedy_of_signal(plugin, finished) : ""};
+    return finished.signal != 0 ? ended : cni::parse_plugin_error(finished.out, "its DEL", ended);
 }
 
 Result<std::optional<AttachmentRecord>> record_of(const EndpointEntry &entry, const Context &context) {
@@ -120,7 +126,8 @@ GarbageRow collect(const EndpointEntry &entry, const Context &context) {
     if (context.dry)
         return {entry, Outcome::would_be};
     if (const Result<void> sent = send_del(entry, context); !sent)
-        return {entry, Outcome::failed, sent.error().message};
+        return {entry, Outcome::failed,
+                sent.error().message + (sent.error().hint.empty() ? "" : "; " + sent.error().hint)};
     const Result<bool> waits = lease_waits(entry, context);
     if (!waits)
         return {entry, Outcome::failed, waits.error().message};
@@ -170,11 +177,12 @@ Result<bool> is_alive(const AttachmentRecord &record, const ThisNode &node, cons
 
 // Objects that the maps do not know (any more). Returns whether a record is selected.
 Result<bool> collect_recorded(const Selection &selection, const std::vector<EndpointEntry> &endpoints,
-                              const Namespaces &namespaces, const Context &context, std::vector<GarbageRow> &rows) {
+                              const Namespaces &namespaces, const Context &context, std::vector<GarbageRow> &rows,
+                              Errors &unread) {
     const ThisNode node = TRY(ThisNode::now());
     const AttachmentRecords records(context.state_directory, context.world.bpffs);
     bool any = false;
-    for (const AttachmentRecord &record : TRY(records.list())) {
+    for (const AttachmentRecord &record : TRY(records.list(unread))) {
         const EndpointEntry entry = TRY(entry_of(record));
         if (TRY(only_selected({entry}, selection, context.world)).empty())
             continue;
@@ -191,6 +199,32 @@ Result<bool> collect_recorded(const Selection &selection, const std::vector<Endp
     return any;
 }
 
+// Its IPAM plugin is one of those of the networks on record. Without any, it stays: the runtime's GC has to name one.
+GarbageRow collect_torn(const AttachmentRecord &record, EndpointEntry entry, TornRecords &torn,
+                        const Context &context) {
+    if (context.dry && !torn.networks.empty())
+        return {std::move(entry), Outcome::would_be};
+    const auto why_kept = release_torn_record(record, torn);
+    if (!why_kept)
+        return {std::move(entry), Outcome::failed, why_kept.error().message};
+    return *why_kept ? GarbageRow{std::move(entry), Outcome::kept, "its record is torn, and " + **why_kept}
+                     : GarbageRow{std::move(entry), Outcome::removed};
+}
+
+// Returns whether one is selected.
+Result<bool> collect_torn_records(const Selection &selection, TornRecords &torn, const Context &context,
+                                  std::vector<GarbageRow> &rows) {
+    bool any = false;
+    for (const AttachmentRecord &record : torn.records) {
+        EndpointEntry entry = TRY(entry_of(record));
+        if (TRY(only_selected({entry}, selection, context.world)).empty())
+            continue;
+        any = true;
+        rows.push_back(collect_torn(record, std::move(entry), torn, context));
+    }
+    return any;
+}
+
 Result<int> gc(const Call &call, World &world) {
     if (geteuid() != 0)
         return Error{ErrorCode::bpf, "no permission to remove endpoints", "run it as root: sudo podlanectl gc"};
@@ -199,22 +233,29 @@ Result<int> gc(const Call &call, World &world) {
     const Context context{world, host, plugin_in(call), call.value(Opt::state_dir).value_or(kStateDirectory),
                           call.has(Opt::dry_run)};
     std::vector<EndpointEntry> endpoints;
-    if (check_live_directory(world.bpffs))
+    if (const auto live = check_live_directory(world.bpffs); live)
         endpoints = TRY(selected_endpoints(Selection(), world));
-    if (!context.dry && access(context.plugin.c_str(), X_OK) != 0)
+    else if (live.error().code != ErrorCode::missing)
+        return live.error();
+    if (!context.dry && !TRY(is_program(context.plugin)))
         return Error{ErrorCode::missing, "there is no plugin " + context.plugin + " to call DEL of",
                      "name its directory with --bin-dir"};
     const Namespaces namespaces = TRY(network_namespaces());
     std::vector<GarbageRow> rows;
     const std::vector<EndpointEntry> selected = TRY(only_selected(endpoints, selection, world));
+    auto torn = find_torn_records(context.state_directory, world.bpffs); // before others are removed
+    Errors errors;
     TRY(collect_known(selected, namespaces, context, rows));
-    const bool any_recorded = TRY(collect_recorded(selection, endpoints, namespaces, context, rows));
-    if (selected.empty() && !any_recorded && !selection.selects_all())
+    const bool any_recorded = TRY(collect_recorded(selection, endpoints, namespaces, context, rows, errors));
+    const bool any_torn = torn && TRY(collect_torn_records(selection, *torn, context, rows));
+    errors.add(std::move(torn));
+    if (selected.empty() && !any_recorded && !any_torn && errors.none() && !selection.selects_all())
         return selection.no_match();
-    if (rows.empty() && !world.json)
-        world.print("nothing to collect\n");
-    else
+    if (!rows.empty() || (world.json && errors.none()))
         world.print(output::make_table(kGcColumns, rows));
+    else if (errors.none())
+        world.print("nothing to collect\n");
+    TRY(std::move(errors).result());
     const bool failed = std::ranges::any_of(rows, [](const GarbageRow &row) { return row.outcome == Outcome::failed; });
     return failed ? 1 : 0;
 }

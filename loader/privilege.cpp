@@ -69,6 +69,14 @@ constexpr std::array kForbidden{
     __NR_process_vm_writev,
     __NR_pidfd_send_signal,
     __NR_connect,
+    __NR_sendmsg, // which may hold an address that a filter does not see
+    __NR_sendmmsg,
+    __NR_setpriority,
+    __NR_ioprio_set,
+    __NR_sched_setattr,
+    __NR_sched_setparam,
+    __NR_sched_setscheduler,
+    __NR_sched_setaffinity,
     452 /* fchmodat2 */,
 #ifdef __NR_open // what newer architectures left out
     __NR_open,
@@ -90,12 +98,23 @@ constexpr std::array kForbidden{
 class Filter {
   public:
     void load(std::size_t offset) { add(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(offset)); }
-    void load_argument(std::size_t which) { load(offsetof(seccomp_data, args) + which * sizeof(std::uint64_t)); }
+    // Its low half, or the high one: both architectures are little-endian.
+    void load_argument(std::size_t which, bool high = false) {
+        load(offsetof(seccomp_data, args) + which * sizeof(std::uint64_t) + (high ? sizeof(std::uint32_t) : 0));
+    }
     void unless(std::uint16_t comparison, std::uint32_t value, std::uint8_t skipped) {
         instructions_.push_back({static_cast<std::uint16_t>(BPF_JMP | comparison | BPF_K), 0, skipped, value});
     }
     void allow() { add(BPF_RET | BPF_K, SECCOMP_RET_ALLOW); }
     void refuse() { add(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM); }
+    // This call is allowed with this value of its first argument, and with no other. Its number is loaded.
+    void allow_only(std::uint32_t call, std::uint32_t first) {
+        unless(BPF_JEQ, call, 4);
+        load_argument(0);
+        unless(BPF_JEQ, first, 1);
+        allow();
+        refuse();
+    }
     [[nodiscard]] bool install() {
         const sock_fprog program{static_cast<std::uint16_t>(instructions_.size()), instructions_.data()};
         return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0;
@@ -149,11 +168,15 @@ Result<void> only_read() {
     filter.unless(BPF_JSET, PROT_WRITE, 1);
     filter.refuse();
     filter.allow();
-    filter.unless(BPF_JEQ, __NR_tgkill, 4); // abort(3)
-    filter.load_argument(0);
-    filter.unless(BPF_JEQ, static_cast<std::uint32_t>(getpid()), 1);
+    filter.unless(BPF_JEQ, __NR_sendto, 6); // send(2), which has no address
+    filter.load_argument(4);
+    filter.unless(BPF_JEQ, 0, 3);
+    filter.load_argument(4, true);
+    filter.unless(BPF_JEQ, 0, 1);
     filter.allow();
     filter.refuse();
+    filter.allow_only(__NR_tgkill, static_cast<std::uint32_t>(getpid())); // abort(3)
+    filter.allow_only(__NR_prlimit64, 0);                                 // getrlimit(2)
     filter.unless(BPF_JEQ, __NR_bpf, 2 + 2 * kReadingBpf.size());
     filter.load_argument(0);
     for (const bpf_cmd command : kReadingBpf) {

@@ -13,8 +13,9 @@ namespace podlane {
 Result<void> keep_capabilities(std::span<const int> kept);
 
 // From now on the process reads: bpf(2) to read only, no file opened for writing, made, renamed or removed, no memory
-// shared with a map to be written, no program executed, no signal to another process, no connection opened (EPERM, by
-// seccomp(2)). Call it after keep_capabilities(). It holds for ever.
+// shared with a map to be written, no program executed, no connection opened, nothing sent to an address, no signal to
+// another process, and no process's priority or another one's limits changed (EPERM, by seccomp(2)). Call it after
+// keep_capabilities(). It holds for ever.
 Result<void> only_read();
 
 } // namespace podlane

@@ -71,7 +71,6 @@ Result<std::string> serve(const cni::Request &given, const cni::Environment &env
         return Error{ErrorCode::plugin_not_available,
                      "podlane runs as user " + std::to_string(geteuid()) + ", which may not change the node's network",
                      "let the runtime run it as root"};
-    TRY(keep_capabilities(kKeptCapabilities));
     const cni::Request request = TRY(complete_pod_ranges(given, environment));
     switch (request.command) {
     case cni::Command::add:
@@ -142,12 +141,13 @@ int run(std::span<const char *const> words) {
     const cni::Environment environment = read_environment();
     if (!environment.contains("CNI_COMMAND"))
         return explain_by_hand(words);
-    (void)ExpeditedRcu::clean_up(); // of a killed call
+    const auto dropped = keep_capabilities(kKeptCapabilities); // before anything that others wrote is parsed
+    (void)ExpeditedRcu::clean_up();                            // of a killed call
     const auto read = read_input();
     if (!read)
         return fail(read.error(), cni::kNewestVersion);
     const std::string &input = *read;
-    auto request = cni::parse_request(environment, input);
+    auto request = dropped ? cni::parse_request(environment, input) : Result<cni::Request>(dropped.error());
     if (request && !request->config.expedited_rcu)
         ExpeditedRcu::forbid();
     if (request && request->command != cni::Command::version)

@@ -82,11 +82,9 @@ class AttackFault : public FaultTest {
         EXPECT_TRUE(wait_until([&] { return dropped() > before + 100; }));
     }
     void expect_nothing_passed() const {
-        const Bytes needle = pattern(kData);
-        EXPECT_EQ(std::ranges::count_if(wire_.arrived(), [&](const Bytes &one) { return contains(one, needle); }), 0);
+        EXPECT_EQ(std::ranges::count_if(wire_.arrived(), &AttackFault::is_forged), 0);
     }
-
-  private:
+    static bool is_forged(const Bytes &frame) { return contains(frame, pattern(kData)); }
     Wire wire_{outside_->ns(), "eth0"};
 };
 
@@ -149,6 +147,20 @@ TEST_P(AttackFaultOfRepair, NothingForgedPasses) {
     expect_nothing_passed();
 }
 
+class AttackAttach : public AttackFault {};
+
+// Nobody checks what a pod that runs already sends by an interface of another main plugin, until Podlane is attached.
+TEST_P(AttackAttach, NothingForgedPassesAfterIt) {
+    node_.run("ip link set " + adopted_ + " up"); // as the main plugin made it
+    const auto forger = forge();
+    EXPECT_TRUE(wire_.until(&AttackAttach::is_forged, patience()));
+    must("ADD");
+    expect_dropped();
+    (void)wire_.arrived();
+    forger->expect_more();
+    expect_nothing_passed();
+}
+
 // Nothing of a foreign host reaches an isolated pod, also if its ADD stops halfway.
 class AttackFaultOfIsolated : public AttackFault {
   protected:
@@ -193,6 +205,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, AttackFaultOfAdd, testing::Values("main", "group
                          fault_mode);
 INSTANTIATE_TEST_SUITE_P(Modes, AttackFaultOfDel, fault_modes(), fault_mode);
 INSTANTIATE_TEST_SUITE_P(Modes, AttackFaultOfRepair, fault_modes(), fault_mode);
+INSTANTIATE_TEST_SUITE_P(Modes, AttackAttach, testing::Values("after_main"), fault_mode);
 INSTANTIATE_TEST_SUITE_P(Modes, AttackFaultOfIsolated, testing::Values("grouped"), fault_mode);
 
 } // namespace

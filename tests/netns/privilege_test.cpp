@@ -2,14 +2,17 @@
 // A process that has dropped its privileges, and the time that takes. Each is one of its own: what is dropped does not
 // come back.
 #include "loader/privilege.hpp"
+#include "tests/harness/process.hpp"
 #include "tests/harness/test.hpp"
 
 #include <bpf/bpf.h>
 #include <linux/capability.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
 
@@ -75,6 +78,18 @@ TEST(Privilege, WhoOnlyReadsLeavesMapsFilesAndProcessesAlone) {
     const Fd opened(open(file.c_str(), O_RDONLY | O_CLOEXEC));
     const char *name = file.c_str();
     const Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const Fd datagrams(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{AF_UNIX, "/nobody"};
+    const auto send_to = [&](auto where) {
+        return static_cast<int>(syscall(SYS_sendto, datagrams.get(), name, 1, 0, where, sizeof address));
+    };
+    msghdr message{};
+    message.msg_name = &address;
+    message.msg_namelen = sizeof address;
+    mmsghdr messages{message, 0};
+    rlimit limit{};
+    cpu_set_t processors;
+    ASSERT_EQ(sched_getaffinity(0, sizeof processors, &processors), 0);
     const auto mapped = [](int fd, int flags) {
         return mmap(nullptr, 4096, PROT_READ | PROT_WRITE, flags, fd, 0) == MAP_FAILED ? -1 : 0;
     };
@@ -98,6 +113,17 @@ TEST(Privilege, WhoOnlyReadsLeavesMapsFilesAndProcessesAlone) {
         {"memory of a map", false, [&] { return mapped(map.get(), MAP_SHARED); }},
         {"an attribute of a file", false, [&] { return lsetxattr(name, "user.x", "y", 1, 0); }},
         {"a connection", false, [&] { return connect(socket.get(), nullptr, 0); }},
+        {"bytes on a connection", true, [&] { return static_cast<int>(send(datagrams.get(), name, 1, 0)); }},
+        {"a datagram to an address", false, [&] { return send_to(&address); }},
+        {"one at 4 GiB", false, [&] { return send_to(1ULL << 32U); }},
+        {"a message to an address", false, [&] { return static_cast<int>(sendmsg(datagrams.get(), &message, 0)); }},
+        {"messages", false, [&] { return sendmmsg(datagrams.get(), &messages, 1, 0); }},
+        {"limits of its own", true, [&] { return prlimit(0, RLIMIT_CORE, nullptr, &limit); }},
+        {"limits of another process", false, [&] { return prlimit(getppid(), RLIMIT_CORE, nullptr, &limit); }},
+        // Its own: the kernel refuses those of a process that has more capabilities.
+        {"a priority", false, [&] { return setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0)); }},
+        {"its scheduling", false, [&] { return static_cast<int>(syscall(SYS_sched_setattr, 0, nullptr, 0)); }},
+        {"its processors", false, [&] { return sched_setaffinity(0, sizeof processors, &processors); }},
         {"executing a program", false,
          [&] {
              char program[] = "/bin/true";
@@ -109,6 +135,21 @@ TEST(Privilege, WhoOnlyReadsLeavesMapsFilesAndProcessesAlone) {
     EXPECT_EQ(bpf_map_lookup_elem(map.get(), &key, &value), 0);
     EXPECT_EQ(value, 0U);
     std::filesystem::remove_all(directory);
+}
+
+TEST(Privilege, ACallDropsItBeforeItReadsItsConfiguration) {
+    std::string trace = "/tmp/podlane-test-XXXXXX";
+    const Fd file(mkstemp(trace.data()));
+    ASSERT_TRUE(file);
+    const Output done = run(require(net::Namespace::current()),
+                            {"strace", "-qq", "-e", "trace=capset,read", "-o", trace, variable("PODLANE_BIN")},
+                            R"({"cniVersion": "1.0.0"})", {{"CNI_COMMAND", "VERSION"}});
+    EXPECT_EQ(done.rc, 0) << done.out << done.err;
+    const std::string calls = read_file(trace);
+    const std::size_t dropped = calls.find("capset("), read = calls.find("read(0, \"{");
+    EXPECT_NE(read, std::string::npos) << calls;
+    EXPECT_LT(dropped, read) << calls;
+    std::filesystem::remove(trace);
 }
 
 } // namespace

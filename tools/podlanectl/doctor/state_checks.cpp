@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // doctor: Podlane's maps, programs, pins and uplinks.
 #include "loader/limit_group.hpp"
+#include "loader/net/nftables.hpp"
 #include "loader/object.hpp"
 #include "loader/pins.hpp"
 #include "loader/upgrade.hpp"
@@ -112,6 +113,29 @@ Result<void> look_at_uplinks(const NodeView &node, Findings &findings) {
         else if (!one.has_programs)
             report(findings, "the programs on uplink " + one.name + " are missing or not the pinned ones",
                    reattaching(node.world.bpffs, one.ifindex));
+    return {};
+}
+
+// Those that have an Ethernet header: others cannot be uplinks.
+bool is_tunnel(const net::Link &link) {
+    constexpr std::array<std::string_view, 4> kKinds = {"vxlan", "geneve", "gretap", "ip6gretap"};
+    return std::ranges::find(kKinds, link.kind) != kKinds.end();
+}
+
+// The remedy's table, whatever its rules are by now.
+Result<bool> has_tunnel_rules() {
+    auto netfilter = net::Netlink::open_netfilter();
+    const auto there =
+        netfilter ? net::has_rules(*netfilter, "tunnels", "pods") : Result<bool>(std::move(netfilter).error());
+    return !there && net::lacks_nf_tables(there.error()) ? Result<bool>(false) : there;
+}
+
+Result<void> look_for_tunnels(const NodeView &node, Findings &findings) {
+    for (const UplinkReport &one : node.uplinks)
+        if (const auto link = TRY(net::find_link(*node.host, one.ifindex));
+            link && is_tunnel(*link) && !TRY(has_tunnel_rules()))
+            report(findings, "uplink " + link->name + " is a tunnel (" + link->kind +
+                                 "), whose end on this node takes packets from pods as well");
     return {};
 }
 
@@ -287,7 +311,7 @@ Result<void> look_at_limit_groups(const NodeView &node, Findings &findings) {
     return {};
 }
 
-constexpr std::array<Check, 9> kStateChecks = {{
+constexpr std::array<Check, 10> kStateChecks = {{
     {"map-full", Severity::wrong, "an ADD that finds a map full fails (error 102)",
      "podlanectl gc removes endpoints that are gone; else set a larger \"maxEndpoints\"", &look_at_maps},
     {"map-version", Severity::wrong,
@@ -307,6 +331,14 @@ constexpr std::array<Check, 9> kStateChecks = {{
      "podlanectl uplink sync "
      "(or doctor --fix)",
      &look_for_uplinks},
+    {"tunnel", Severity::notice,
+     "what a pod sends to the tunnel's end on a node comes out of it with any source: isolation and \"firstPacket\": "
+     "\"direct\" take it for a packet of another node's pod",
+     "keep pods from the ends of tunnels, on each node: nft add table inet tunnels; nft add chain inet tunnels pods "
+     "'{ type filter hook prerouting priority raw; }'; nft add rule inet tunnels pods iifname 'cali*' udp dport "
+     "'{ 4789, 6081, 8472 }' drop; nft add rule inet tunnels pods iifname 'cali*' meta l4proto "
+     "'{ ipencap, ipv6, gre }' drop",
+     &look_for_tunnels},
     {"uplink-down", Severity::notice,
      "it was set down or unplugged: pods of networks whose \"uplink\" it is reach nothing beyond the node", "",
      &look_for_uplinks_down},

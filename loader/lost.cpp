@@ -24,18 +24,24 @@ Result<bool> is_living(const AttachmentRecord &record, net::Netlink &host) {
     const endpoint &entry = *record.entry;
     if (entry.ifindex != 0)
         return TRY(find_host_veth(host, entry)).has_value();
-    const auto pod = net::Namespace::open(record.netns);
-    return (entry.flags & INTERFACE_POD_RULES) != 0 && pod && TRY(open_pod(*pod, entry, record.netns_cookie));
+    if ((entry.flags & INTERFACE_POD_RULES) == 0)
+        return false;
+    const auto pod = TRY(net::Namespace::find(record.netns));
+    return pod && TRY(open_pod(*pod, entry, record.netns_cookie));
 }
 
 Result<std::vector<AttachmentRecord>> lost_attachments(std::vector<AttachmentRecord> records,
-                                                       const Endpoints *endpoints, net::Netlink &host) {
+                                                       const Endpoints *endpoints, net::Netlink &host,
+                                                       Errors &unknown) {
     const ThisNode node = TRY(ThisNode::now());
     std::vector<AttachmentRecord> lost;
     for (AttachmentRecord &record : records) {
         if (!record.entry || !node.has_made(record) || TRY(is_known(endpoints, record.container_id, record.ifname)))
             continue;
-        if (TRY(is_living(record, host)))
+        auto living = is_living(record, host);
+        if (!living)
+            unknown.add(std::move(living).error().context("container " + record.container_id + ", " + record.ifname));
+        else if (*living)
             lost.push_back(std::move(record));
     }
     return lost;

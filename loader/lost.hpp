@@ -16,9 +16,9 @@ namespace podlane {
 Result<bool> is_living(const AttachmentRecord &record, net::Netlink &host);
 
 // Those of one root's `records` that live and that `endpoints` does not know; null: no map exists. Records of another
-// boot or node are left out.
+// boot or node are left out, and those of which nobody can say whether they live: why is in `unknown`.
 Result<std::vector<AttachmentRecord>> lost_attachments(std::vector<AttachmentRecord> records,
-                                                       const Endpoints *endpoints, net::Netlink &host);
+                                                       const Endpoints *endpoints, net::Netlink &host, Errors &unknown);
 
 struct UnknownVeth {
     std::string name;

@@ -187,14 +187,17 @@ Result<void> name_netns(const std::string &directory, std::uint32_t netns) {
     return {};
 }
 
-std::uint32_t netns_of(const std::string &root) {
+Result<std::uint32_t> netns_of(const std::string &root) {
     std::array<char, 16> text{};
-    const ssize_t size = readlink(pin_path(root, kNetnsLink).c_str(), text.data(), text.size());
+    const std::string link = pin_path(root, kNetnsLink);
+    const ssize_t size = readlink(link.c_str(), text.data(), text.size());
+    if (size < 0 && errno != ENOENT && errno != ENOTDIR && errno != EINVAL) // EINVAL: of what is no link
+        return system_error(ErrorCode::bpf, "reading " + link, errno);
     return parse_number<std::uint32_t>({text.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))}).value_or(0);
 }
 
 Result<void> refuse_other_netns(const std::string &root, std::uint32_t netns) {
-    const std::uint32_t there = netns_of(root);
+    const std::uint32_t there = TRY(netns_of(root));
     if (there == 0 || there == netns)
         return {};
     return Error{ErrorCode::plugin_not_available,

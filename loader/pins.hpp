@@ -55,9 +55,9 @@ inline constexpr const char *kNetnsLink = "netns";
 // Creates it.
 Result<void> name_netns(const std::string &directory, std::uint32_t netns);
 // 0: none is named, or nothing is pinned.
-std::uint32_t netns_of(const std::string &root);
-// Fails if what is pinned below `root` belongs to another network namespace than `netns`: interfaces are known by their
-// indexes, which mean others there. Pins of a version that named none belong to any.
+Result<std::uint32_t> netns_of(const std::string &root);
+// ErrorCode::plugin_not_available if what is pinned below `root` belongs to another network namespace than `netns`:
+// interfaces are known by their indexes, which mean others there. Pins of a version that named none belong to any.
 Result<void> refuse_other_netns(const std::string &root, std::uint32_t netns);
 
 } // namespace podlane

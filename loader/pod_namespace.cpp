@@ -7,7 +7,7 @@ Result<std::optional<net::Netlink>> open_pod(const net::Namespace &there, const 
     std::optional<net::Netlink> inside;
     if (there.inode() == entry.netns_inode)
         inside = TRY(net::Netlink::open_in(there));
-    if (inside && !inside->is_in(cookie))
+    if (inside && !TRY(inside->is_in(cookie)))
         inside.reset();
     return inside;
 }

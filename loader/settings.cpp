@@ -35,11 +35,10 @@ Result<Fd> lock(const std::string &directory) {
 // is used again: what is on disk would be taken for that of the namespace before.
 Result<std::uint64_t> netns_number() {
     const Fd any(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    std::uint64_t cookie = 0;
-    socklen_t size = sizeof cookie;
-    if (any && getsockopt(any.get(), SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &size) == 0)
-        return cookie;
-    return TRY(net::own_netns());
+    if (!any)
+        return system_error(ErrorCode::io_failure, "opening a socket", errno);
+    const std::uint64_t cookie = TRY(net::netns_cookie(any.get()));
+    return cookie != 0 ? cookie : TRY(net::own_netns());
 }
 
 auto find(std::vector<ChangedSetting> &all, const std::string &name) {

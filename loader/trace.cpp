@@ -59,7 +59,7 @@ int take_record(void *records, void *data, std::size_t size) {
 Result<Fd> load_copy(const std::string &root, const char *program, const Fd &events, const LoadSettings &settings) {
     const auto all = TRY(open_programs({program}, settings));
     all->rodata->tracing = true;
-    all->rodata->node_netns = netns_of(root);
+    all->rodata->node_netns = TRY(netns_of(root));
     all->rodata->traced_policies = TRY(net::has_ipsec_policies());
     TRY(reuse_maps(all->obj, live_directory(root)));
     if (bpf_map__reuse_fd(all->maps.events_v1, events.get()) != 0)

@@ -74,14 +74,27 @@ Result<void> create_lease(const cni::Request &request, endpoint_mode mode, Rollb
     return check_wishes(request.config, lease);
 }
 
+// Of a pair that the kernel may have made without an answer that says so.
+bool may_be_left(net::Netlink &host, const std::string &ifname, const Error &error) {
+    if (error.code == ErrorCode::already_exists) // another one's
+        return false;
+    const auto link = net::find_link(host, ifname);
+    return !link || *link;
+}
+
 Result<Pair> create_pair(Sockets &sockets, const net::Namespace &pod, const Plan &plan, const cni::Request &request,
                          Rollback &rollback) {
     const Step step(STEP_LINK);
-    const net::Veth veth = TRY(
-        net::create_veth(sockets.host, {request.ifname, plan.host_ifname, plan.pod_mac, plan.host_mac, plan.mtu, pod}));
+    const net::VethSpec spec{request.ifname, plan.host_ifname, plan.pod_mac, plan.host_mac, plan.mtu, pod};
+    auto veth = net::create_veth(sockets.host, spec);
+    if (!veth) {
+        if (may_be_left(sockets.host, plan.host_ifname, veth.error()))
+            rollback.keep_records();
+        return std::move(veth).error();
+    }
     rollback.add("creating " + plan.host_ifname,
                  [&sockets, &request] { return remove_host_veth(sockets.host, request); });
-    return Pair{sockets.host, sockets.pod, veth};
+    return Pair{sockets.host, sockets.pod, *std::move(veth)};
 }
 
 // Of a setting that "sysctls" names: a value that the kernel refuses is wrong there.
@@ -274,30 +287,6 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     return publish_endpoint(made, probe, tables, sockets.host, rollback);
 }
 
-// CNI spec, ADD: an interface of this name in the container is an error, and what there is stays as it is. What an
-// earlier sandbox left behind without a DEL is cleared away.
-Result<void> refuse_second(const cni::Request &request, endpoint_mode mode, const net::Namespace &pod, Sockets &sockets,
-                           const Tables &tables) {
-    const auto link = TRY(net::find_link(sockets.pod, request.ifname));
-    const auto known = TRY(tables.endpoints.find(TRY(make_endpoint_key(request.container_id, request.ifname))));
-    if (known && link && known->pod_ifindex == link->ifindex && known->netns_inode == pod.inode())
-        return Error{ErrorCode::already_exists,
-                     "container " + request.container_id + " has its interface " + request.ifname + " already",
-                     "DEL comes before a second ADD"};
-    if (known)
-        TRY(refuse_living(request, *known, pod, sockets.host));
-    if (mode != ENDPOINT_AFTER_MAIN && link)
-        return Error{ErrorCode::already_exists,
-                     "the container's namespace " + request.netns + " has an interface " + request.ifname + " already",
-                     "remove it, or choose another CNI_IFNAME"};
-    if (!known && !TRY(is_on_record(request)))
-        return {};
-    auto removed = remove_attachment(request, Lease::must_not_wait);
-    return removed ? std::move(removed)
-                   : ipam::with_present_cause(
-                         request, std::move(removed).error().context("removing what an earlier attachment left"));
-}
-
 // A daemon's plugin may name its own end alone, as Calico's does: whoever made the container's interface, it is there.
 Result<endpoint_mode> with_unnamed_interface(const cni::Request &request, endpoint_mode mode, Sockets &sockets) {
     const bool may_be = mode == ENDPOINT_AFTER_IPAM && !request.config.prev_result->interfaces.empty();
@@ -351,18 +340,9 @@ Result<void> finish(const cni::Request &request, const Tables &tables, net::Netl
     return refuse_removed(request, tables);
 }
 
-} // namespace
-
-Result<std::string> add(const cni::Request &given, const Print &print) {
-    cni::Request request = given;
-    endpoint_mode mode = TRY(mode_of(request));
-    const net::Namespace pod = TRY(open_container(request));
-    if (!request.netns_override && pod == TRY(net::Namespace::current()))
-        return Error{ErrorCode::invalid_environment, "CNI_NETNS " + request.netns + " is the plugin's own namespace",
-                     "set CNI_NETNS_OVERRIDE=1 if that is meant"};
-    log_identity(request);
-    const Fd turn = TRY(take_turn_of_add(request));
-    TRY(prepare_node(request.config));
+// With programs that are loaded.
+Result<std::string> add_to_node(cni::Request &request, endpoint_mode mode, const net::Namespace &pod,
+                                const Print &print) {
     const Tables tables = TRY(open_node(request.config));
     Sockets sockets{TRY(net::Netlink::open()), TRY(net::Netlink::open_in(pod))};
     mode = TRY(with_unnamed_interface(request, mode, sockets));
@@ -371,7 +351,7 @@ Result<std::string> add(const cni::Request &given, const Print &print) {
     look_behind_last_adds(request.config, tables, sockets.host);
     request.config.groups = TRY(groups_with_others(request, sockets.pod));
     request.config.allow_ip_forwarding = TRY(may_forward(request, sockets.pod));
-    request.netns_cookie = sockets.pod.netns_cookie();
+    request.netns_cookie = TRY(sockets.pod.netns_cookie());
     Rollback rollback;
     TRY(record_on_disk(request, mode, rollback));
     const auto make_and_print = [&]() -> Result<std::string> {
@@ -391,6 +371,22 @@ Result<std::string> add(const cni::Request &given, const Print &print) {
     if (mode == ENDPOINT_MAIN)
         forget_held_leases(request);
     return result;
+}
+
+} // namespace
+
+Result<std::string> add(const cni::Request &given, const Print &print) {
+    cni::Request request = given;
+    const endpoint_mode mode = TRY(mode_of(request));
+    const net::Namespace pod = TRY(open_container(request));
+    if (!request.netns_override && pod == TRY(net::Namespace::current()))
+        return Error{ErrorCode::invalid_environment, "CNI_NETNS " + request.netns + " is the plugin's own namespace",
+                     "set CNI_NETNS_OVERRIDE=1 if that is meant"};
+    log_identity(request);
+    const Fd turn = TRY(take_turn_of_add(request));
+    TRY(prepare_node(request.config));
+    auto added = add_to_node(request, mode, pod, print);
+    return added ? std::move(added) : with_removal(request.config, std::move(added).error());
 }
 
 } // namespace podlane

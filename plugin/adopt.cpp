@@ -101,6 +101,8 @@ Result<net::Namespace> open_container(const cni::Request &request) {
     if (!container) {
         Error error = std::move(container).error().context("CNI_NETNS");
         error.code = ErrorCode::invalid_environment;
+        error.hint = "the runtime names the container's namespace there, such as /run/netns/NAME: if its sandbox is "
+                     "gone, it has to make another one";
         return error;
     }
     return container;

@@ -31,7 +31,8 @@ Result<Tables> open_tables(const std::string &root) {
 
 Result<std::string> check(const cni::Request &request) {
     if (!request.config.prev_result)
-        return Error{ErrorCode::invalid_network_config, "CHECK needs \"prevResult\", the result of the ADD"};
+        return Error{ErrorCode::invalid_network_config, "CHECK needs \"prevResult\", the result of the ADD",
+                     "add what the ADD has printed to the configuration as \"prevResult\", as runtimes do"};
     if (!request.config.ipam_type.empty() && request.config.own_addresses.empty())
         TRY(ipam::check(request));
     const net::Namespace pod = TRY(open_container(request));

@@ -107,13 +107,13 @@ Result<void> put_rules_for_foreign(const cni::Request &request, const std::vecto
 }
 
 // With the container's last endpoint.
-Result<void> remove_rules_for_foreign(const cni::Request &request, const Tables &tables, const endpoint &record,
+Result<void> remove_rules_for_foreign(const cni::Request &request, const FindEndpoint &find, const endpoint &record,
                                       net::Netlink &pod) {
     std::vector<net::Link> links;
-    const auto peers = TRY(find_peer_interfaces(request, tables, pod, record.netns_inode, &links));
+    const auto peers = TRY(find_peer_interfaces(request, find, pod, record.netns_inode, &links));
     std::vector<net::Link> foreign;
     for (const net::Link &link : links)
-        if (!TRY(is_known(request, tables, link)))
+        if (!TRY(find(TRY(make_endpoint_key(request.container_id, link.name)))))
             foreign.push_back(link);
     if (!peers.empty() || foreign.size() != links.size())
         return {};
@@ -122,19 +122,33 @@ Result<void> remove_rules_for_foreign(const cni::Request &request, const Tables 
     return {};
 }
 
-Result<void> release_peers(const cni::Request &request, const Tables &tables, const endpoint &record,
-                           net::Netlink &pod) {
+// Which of them got rules, only the maps say.
+Result<void> release_peers(const cni::Request &request, const Tables *tables, const FindEndpoint &find,
+                           const endpoint &record, net::Netlink &pod) {
     std::vector<net::Link> foreign_links;
-    const auto peers = TRY(find_peer_interfaces(request, tables, pod, record.netns_inode, &foreign_links));
+    const auto peers = TRY(find_peer_interfaces(request, find, pod, record.netns_inode, &foreign_links));
     if (!foreign_links.empty())
         return {};
     for (const PeerInterface &peer : peers) {
-        if ((peer.second.flags & (INTERFACE_POD_RULES | INTERFACE_BRIDGED)) != INTERFACE_POD_RULES)
+        const std::uint32_t flags = peer.second.flags;
+        if ((flags & INTERFACE_BRIDGED) != 0 || (tables != nullptr && (flags & INTERFACE_POD_RULES) == 0))
             continue;
         TRY(remove_pod_rules(pod, peer.second));
-        TRY(change_flag(tables, peer.first, INTERFACE_POD_RULES, false));
+        if (tables != nullptr)
+            TRY(change_flag(*tables, peer.first, INTERFACE_POD_RULES, false));
     }
     return {};
+}
+
+// As endpoints_v1 has it, or without maps the record on disk.
+FindEndpoint endpoints_of(const cni::Request &request, const Tables *tables) {
+    if (tables != nullptr)
+        return [tables](const endpoint_key &key) { return tables->endpoints.find(key); };
+    return [&request](const endpoint_key &key) -> Result<std::optional<endpoint>> {
+        const auto found =
+            TRY(records_of(request.config).find(request.container_id, std::string(field_text(key.ifname))));
+        return found ? found->entry : std::nullopt;
+    };
 }
 
 // A foreign container may have the path and the inode number of one that is gone.
@@ -216,16 +230,18 @@ Result<void> rejoin_container(const cni::Request &request, const Tables &tables,
     return put_rules_for_foreign(request, foreign_links, tables, inside);
 }
 
-Result<void> leave_container(const cni::Request &request, const Tables &tables, const endpoint &record) {
-    if ((record.flags & INTERFACE_POD_RULES) == 0 || request.netns.empty())
+Result<void> leave_container(const cni::Request &request, const Tables *tables, const endpoint &record) {
+    const bool may_have_rules = (record.flags & INTERFACE_POD_RULES) != 0 || tables == nullptr;
+    if (!may_have_rules || request.netns.empty())
         return {};
-    const auto pod = net::Namespace::open(request.netns);
+    const auto pod = TRY(net::Namespace::find(request.netns));
     auto inside = pod ? TRY(open_pod(*pod, record, request.netns_cookie)) : std::nullopt;
     if (!inside)
         return {};
     TRY(remove_pod_rules(*inside, record));
-    TRY(remove_rules_for_foreign(request, tables, record, *inside));
-    return record.ifindex == 0 ? release_peers(request, tables, record, *inside) : Result<void>{};
+    const FindEndpoint find = endpoints_of(request, tables);
+    TRY(remove_rules_for_foreign(request, find, record, *inside));
+    return record.ifindex == 0 ? release_peers(request, tables, find, record, *inside) : Result<void>{};
 }
 
 } // namespace podlane

@@ -28,8 +28,9 @@ Result<void> put_rules_beside(const cni::Request &request, const Tables &tables,
 Result<void> rejoin_container(const cni::Request &request, const Tables &tables, const endpoint &record);
 
 // Takes the endpoint's rules out of the container, and those of the others when it was the last one without a host-side
-// veth. A namespace that is gone, or another one by now, is done already.
-Result<void> leave_container(const cni::Request &request, const Tables &tables, const endpoint &record);
+// veth. A namespace that is gone, or another one by now, is done already. Without maps the records on disk say which
+// interfaces are endpoints'.
+Result<void> leave_container(const cni::Request &request, const Tables *tables, const endpoint &record);
 
 // The endpoint's addresses as prevResult has them, with the gateways of the configuration if it has any. Nothing
 // for an interface of our own: its routes say all.

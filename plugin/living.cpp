@@ -3,16 +3,19 @@
 
 #include "loader/host_veth.hpp"
 #include "maps/errors.hpp"
+#include "plugin/ipam.hpp"
+#include "plugin/remove.hpp"
 #include "plugin/state.hpp"
 
 namespace podlane {
+namespace {
 
 Result<void> refuse_living(const cni::Request &request, const endpoint &known, const net::Namespace &pod,
                            net::Netlink &host) {
     const auto record = TRY(find_record(request));
     if (!record || !TRY(find_host_veth(host, known)))
         return {};
-    const auto other = net::Namespace::open(record->netns);
+    const auto other = TRY(net::Namespace::find(record->netns));
     if (!other || *other == pod)
         return {};
     net::Netlink inside = TRY(net::Netlink::open_in(*other));
@@ -23,6 +26,30 @@ Result<void> refuse_living(const cni::Request &request, const endpoint &known, c
                  "container " + request.container_id + " has its interface " + request.ifname + " in the namespace " +
                      record->netns,
                  "DEL of that attachment comes before an ADD for another namespace"};
+}
+
+} // namespace
+
+Result<void> refuse_second(const cni::Request &request, endpoint_mode mode, const net::Namespace &pod, Sockets &sockets,
+                           const Tables &tables) {
+    const auto link = TRY(net::find_link(sockets.pod, request.ifname));
+    const auto known = TRY(tables.endpoints.find(TRY(make_endpoint_key(request.container_id, request.ifname))));
+    if (known && link && known->pod_ifindex == link->ifindex && known->netns_inode == pod.inode())
+        return Error{ErrorCode::already_exists,
+                     "container " + request.container_id + " has its interface " + request.ifname + " already",
+                     "DEL comes before a second ADD"};
+    if (known)
+        TRY(refuse_living(request, *known, pod, sockets.host));
+    if (mode != ENDPOINT_AFTER_MAIN && link)
+        return Error{ErrorCode::already_exists,
+                     "the container's namespace " + request.netns + " has an interface " + request.ifname + " already",
+                     "remove it, or choose another CNI_IFNAME"};
+    if (!known && !TRY(is_on_record(request)))
+        return {};
+    auto removed = remove_attachment(request, Lease::must_not_wait);
+    return removed ? std::move(removed)
+                   : ipam::with_present_cause(
+                         request, std::move(removed).error().context("removing what an earlier attachment left"));
 }
 
 } // namespace podlane

@@ -55,6 +55,20 @@ Result<void> keep_router_advertisements(net::Netlink &host, const std::string &s
     return {};
 }
 
+Error removed_meanwhile(const std::string &root, Error error) {
+    error.code = ErrorCode::try_again_later;
+    error.hint = "repeat the call, which loads the programs again";
+    return std::move(error).context("the programs below " + root +
+                                    " were removed during this call, as by podlanectl uninstall");
+}
+
+// Whoever cannot make the directory, or mount its file system, has another error.
+bool is_root_removed(const std::string &root, const Error &error) {
+    const auto is_there = is_pinned(root);
+    return is_there && !*is_there && error.code != ErrorCode::plugin_not_available &&
+           error.code != ErrorCode::try_again_later;
+}
+
 } // namespace
 
 Result<void> prepare_node(const cni::Config &config) {
@@ -63,11 +77,20 @@ Result<void> prepare_node(const cni::Config &config) {
     settings.slow_mark = config.slow_path_mark;
     settings.slow_mark_mask = config.slow_path_mask;
     settings.confirm_ms = config.confirm_interval_ms;
-    TRY(ensure_loaded(config.bpffs, settings));
+    if (auto loaded = ensure_loaded(config.bpffs, settings); !loaded)
+        return is_root_removed(config.bpffs, loaded.error())
+                   ? removed_meanwhile(config.bpffs, std::move(loaded).error())
+                   : std::move(loaded);
     TRY(refuse_other_netns(config.bpffs, TRY(net::own_netns())));
     if (config.bandwidth)
         static_cast<void>(restore_pacing(config.bpffs)); // an option, which must not fail an ADD
     return let_conntrack_follow(config);
+}
+
+Error with_removal(const cni::Config &config, Error error) {
+    const auto is_loaded = is_pinned(live_directory(config.bpffs));
+    const bool is_gone = is_loaded && !*is_loaded && error.code != ErrorCode::try_again_later;
+    return is_gone ? removed_meanwhile(config.bpffs, std::move(error)) : std::move(error);
 }
 
 Result<Tables> open_node(const cni::Config &config) {

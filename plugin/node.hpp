@@ -16,7 +16,11 @@
 namespace podlane {
 
 // Loads the programs if they are not loaded yet; errors name the missing feature (ErrorCode::plugin_not_available).
+// ErrorCode::try_again_later if an uninstall came between.
 Result<void> prepare_node(const cni::Config &config);
+// The error of a call on a prepared node. If an uninstall has removed the programs since, it is
+// ErrorCode::try_again_later, whichever step was the first to miss them.
+Error with_removal(const cni::Config &config, Error error);
 // Opens the maps of a prepared node; if some are missing, the error says why.
 Result<Tables> open_node(const cni::Config &config);
 

@@ -5,6 +5,7 @@
 #include "maps/hash.hpp"
 #include "maps/tables.hpp"
 #include "plugin/history.hpp"
+#include "plugin/program.hpp"
 
 #include <algorithm>
 #include <array>
@@ -32,8 +33,8 @@ Result<Finished> run(const Until &until, const std::string &program, const std::
 }
 
 Error failed(const std::string &what, const Finished &finished) {
-    return {ErrorCode::io_failure,
-            what + " ended with exit code " + std::to_string(finished.exit_code) + ": " + finished.err};
+    return {ErrorCode::io_failure, what + " " + how_it_ended(finished),
+            finished.signal != 0 ? remedy_of_signal(what, finished) : ""};
 }
 
 Result<void> run_script(const Until &until, const std::string &program, const std::vector<std::string> &arguments,

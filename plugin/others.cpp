@@ -21,7 +21,7 @@ namespace {
 
 // Of an interface that another plugin made, nothing but the container knows the host-side veth then. 0: none.
 Result<std::uint32_t> peer_in(const cni::Request &request) {
-    const auto pod = net::Namespace::open(request.netns);
+    const auto pod = TRY(net::Namespace::find(request.netns));
     if (!pod) // and its interfaces are gone as well
         return 0U;
     net::Netlink inside = TRY(net::Netlink::open_in(*pod));
@@ -50,9 +50,10 @@ Result<std::vector<AttachmentRecord>> living_of(std::vector<AttachmentRecord> re
     return others;
 }
 
-template <typename List> Result<std::vector<AttachmentRecord>> readable_in(const List &list) {
+template <typename List> Result<std::vector<AttachmentRecord>> readable_in(const List &list, bool &are_all) {
     Errors unread;
     auto all = TRY(list(unread));
+    are_all = unread.none();
     if (const auto failed = std::move(unread).result(); !failed)
         log(cni::Log::Level::error, "records of attachments count as none: " + failed.error().message);
     return all;
@@ -66,12 +67,13 @@ Result<std::vector<AttachmentRecord>> others_on_disk(const std::string &state_di
 
 Result<std::vector<AttachmentRecord>> living_on_disk(const std::string &state_directory) {
     const auto nobody = [](const AttachmentRecord &) { return false; };
-    return living_of(TRY(readable_in([&](Errors &unread) { return list_all_records(state_directory, unread); })),
-                     nobody);
+    const auto list = [&](Errors &unread) { return list_all_records(state_directory, unread); };
+    bool are_all = true;
+    return living_of(TRY(readable_in(list, are_all)), nobody);
 }
 
-Result<std::vector<AttachmentRecord>> readable_records(const AttachmentRecords &records) {
-    return readable_in([&](Errors &unread) { return records.list(unread); });
+Result<std::vector<AttachmentRecord>> readable_records(const AttachmentRecords &records, bool &are_all) {
+    return readable_in([&](Errors &unread) { return records.list(unread); }, are_all);
 }
 
 IsGone is_request_of(const cni::Request &request) {

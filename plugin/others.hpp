@@ -18,8 +18,8 @@ using IsGone = std::function<bool(const AttachmentRecord &)>;
 Result<std::vector<AttachmentRecord>> others_on_disk(const std::string &state_directory, const IsGone &is_gone);
 // The same, of all, and for what is restored: a record that cannot be read is logged, and counts as none.
 Result<std::vector<AttachmentRecord>> living_on_disk(const std::string &state_directory);
-// All of one root, alike.
-Result<std::vector<AttachmentRecord>> readable_records(const AttachmentRecords &records);
+// All of one root, alike; `are_all`: each could be read.
+Result<std::vector<AttachmentRecord>> readable_records(const AttachmentRecords &records, bool &are_all);
 
 // The request's own attachment.
 IsGone is_request_of(const cni::Request &request);

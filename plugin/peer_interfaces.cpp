@@ -71,6 +71,13 @@ Result<void> change_flag(const Tables &tables, const endpoint_key &key, interfac
 Result<std::vector<PeerInterface>> find_peer_interfaces(const cni::Request &request, const Tables &tables,
                                                         net::Netlink &pod, std::uint64_t netns_inode,
                                                         std::vector<net::Link> *foreign_links) {
+    const auto find = [&](const endpoint_key &key) { return tables.endpoints.find(key); };
+    return find_peer_interfaces(request, find, pod, netns_inode, foreign_links);
+}
+
+Result<std::vector<PeerInterface>> find_peer_interfaces(const cni::Request &request, const FindEndpoint &find,
+                                                        net::Netlink &pod, std::uint64_t netns_inode,
+                                                        std::vector<net::Link> *foreign_links) {
     const Step step(STEP_SIBLINGS);
     std::vector<PeerInterface> peers;
     if (!request.config.source_routing)
@@ -79,7 +86,7 @@ Result<std::vector<PeerInterface>> find_peer_interfaces(const cni::Request &requ
         if (link.name == request.ifname || link.name == "lo")
             continue;
         const endpoint_key key = TRY(make_endpoint_key(request.container_id, link.name));
-        const auto record = TRY(tables.endpoints.find(key));
+        const auto record = TRY(find(key));
         if (record && takes_part(*record, netns_inode))
             peers.emplace_back(key, *record);
         if ((!record || record->ifindex == 0) && link.up && foreign_links != nullptr)

@@ -8,6 +8,7 @@
 #include "loader/net/route.hpp"
 #include "plugin/egress_route.hpp"
 
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -15,6 +16,9 @@
 namespace podlane {
 
 using PeerInterface = std::pair<endpoint_key, endpoint>;
+
+// Which interfaces of a container are endpoints: by the maps, or by the records on disk if there are none.
+using FindEndpoint = std::function<Result<std::optional<endpoint>>(const endpoint_key &)>;
 
 // Of the record and of what the programs know of it. All else of it is as it is now: limits may have changed since it
 // was read. Nothing if it has gone.
@@ -26,6 +30,9 @@ Result<void> change_flag(const Tables &tables, const endpoint_key &key, interfac
 Result<std::vector<PeerInterface>> find_peer_interfaces(const cni::Request &request, const Tables &tables,
                                                         net::Netlink &pod, std::uint64_t netns_inode,
                                                         std::vector<net::Link> *foreign_links = nullptr);
+Result<std::vector<PeerInterface>> find_peer_interfaces(const cni::Request &request, const FindEndpoint &find,
+                                                        net::Netlink &pod, std::uint64_t netns_inode,
+                                                        std::vector<net::Link> *foreign_links);
 
 // The same without those that an ADD or DEL has not finished, or did not live to finish.
 Result<std::vector<PeerInterface>> find_whole_peers(const cni::Request &request, const Tables &tables,

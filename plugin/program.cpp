@@ -6,7 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <csignal>
 #include <optional>
 
 namespace podlane {
@@ -45,6 +48,13 @@ Result<std::string> find_program(const std::vector<std::string> &path, const std
 std::string how_it_ended(const Finished &finished) {
     const std::string said = finished.err.substr(0, finished.err.find_last_not_of('\n') + 1);
     return exit_words(finished) + (said.empty() ? "" : ": " + said);
+}
+
+std::string remedy_of_signal(const std::string &program, const Finished &finished) {
+    constexpr std::array kCrashes = {SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE};
+    if (std::ranges::find(kCrashes, finished.signal) != kCrashes.end())
+        return "see `journalctl -k` for the reason, and install another build of " + program;
+    return "another process ended it, or the kernel for lack of memory (see `journalctl -k`): try again";
 }
 
 } // namespace podlane

@@ -16,5 +16,7 @@ Result<std::string> find_program(const std::vector<std::string> &path, const std
 
 // "exited with code 1: what it wrote on standard error".
 std::string how_it_ended(const Finished &finished);
+// The remedy if a signal has killed it.
+std::string remedy_of_signal(const std::string &program, const Finished &finished);
 
 } // namespace podlane

@@ -57,11 +57,13 @@ Result<void> open_maps(Remains &remains, const endpoint_key &key, Errors &errors
     const std::uint32_t own = TRY(net::own_netns());
     std::vector<Unread> unread;
     Errors failed;
-    if (auto shared = refuse_other_netns(root, own); !shared) {
+    if (auto shared = refuse_other_netns(root, own); shared) {
+        remains.tables = TRY(open_tables(root, unread));
+    } else if (shared.error().code == ErrorCode::plugin_not_available) {
         log(cni::Log::Level::warning, shared.error().message + "; its maps are left as they are");
         remains.is_elsewhere = true;
     } else {
-        remains.tables = TRY(open_tables(root, unread));
+        return shared; // the lease stays too, as long as entries may lead to its addresses
     }
     if (remains.tables) {
         auto entry = remains.tables->endpoints.find(key);
@@ -217,7 +219,7 @@ Result<std::optional<net::Link>> find_recorded_link(net::Netlink &host, const cn
 }
 
 Result<void> remove_pod_end(const cni::Request &request, const endpoint &entry) {
-    const auto pod = net::Namespace::open(request.netns);
+    const auto pod = TRY(net::Namespace::find(request.netns));
     auto inside = pod ? TRY(open_pod(*pod, entry, request.netns_cookie)) : std::nullopt;
     if (!inside)
         return {};

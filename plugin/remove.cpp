@@ -94,8 +94,8 @@ bool remove_from_node(const Footprint &of, net::Netlink &host, Errors &errors) {
             errors.add(std::move(closed));
             return false;
         }
-    if (of.tables != nullptr && of.tables->endpoints.exists()) // it says which other interfaces are endpoints'
-        errors.add(leave_container(of.request, *of.tables, of.entry));
+    const bool has_endpoints = of.tables != nullptr && of.tables->endpoints.exists();
+    errors.add(leave_container(of.request, has_endpoints ? of.tables : nullptr, of.entry));
     errors.add(leave_uplink(of, host));
     if (of.tables != nullptr)
         errors.add(erase_endpoint(*of.tables, of.entry, of.of_add));
@@ -315,11 +315,8 @@ Result<bool> remove_what_is_found(const cni::Request &given, Lease lease, bool i
         TRY(std::move(errors).result());
         return true; // the lease stays too: nobody else may get the address
     }
-    if (remains.entry)
-        errors.add(leave_network(remains, given.config.state_dir));
+    errors.add(leave_network(remains, given.config.state_dir));
     auto released = settle_lease(remains, lease, given.config.state_dir);
-    if (!remains.entry && released) // it reads all records, which removes torn ones: perhaps the lease's only trace
-        errors.add(leave_network(remains, given.config.state_dir));
     bool lease_waits = !released || !*released;
     // Only of what is on disk the next DEL knows which IPAM plugin has the lease.
     Errors unreleased;

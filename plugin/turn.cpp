@@ -34,23 +34,35 @@ struct flock byte_of(const std::string &turn, short type) {
     return lock;
 }
 
-// false: another call has a lock beside which there is none of this type.
-bool set(const Fd &file, const std::string &turn, short type) {
-    struct flock lock = byte_of(turn, type);
-    return fcntl(file.get(), F_OFD_SETLK, &lock) == 0 || (errno != EAGAIN && errno != EACCES);
+bool is_held_by_another(int error) { return error == EAGAIN || error == EACCES; }
+
+Error cannot_lock(int error) {
+    Error failed = system_error(ErrorCode::io_failure, "locking .turns in the directory of \"stateDir\"", error);
+    failed.hint = "repeat the call; if that fails too, set \"stateDir\" to a directory on a disk of the node's own";
+    return failed;
 }
 
-bool is_held(const Fd &file, const std::string &turn) {
+// false: another call has a lock beside which there is none of this type.
+Result<bool> set(const Fd &file, const std::string &turn, short type) {
+    struct flock lock = byte_of(turn, type);
+    if (fcntl(file.get(), F_OFD_SETLK, &lock) == 0)
+        return true;
+    return is_held_by_another(errno) ? Result<bool>(false) : cannot_lock(errno);
+}
+
+Result<bool> is_held(const Fd &file, const std::string &turn) {
     struct flock lock = byte_of(turn, F_WRLCK);
-    return fcntl(file.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+    if (fcntl(file.get(), F_OFD_GETLK, &lock) != 0)
+        return cannot_lock(errno);
+    return lock.l_type != F_UNLCK;
 }
 
 // false: it is not by then.
-bool wait_until(const std::function<bool()> &is_free) {
+Result<bool> wait_until(const std::function<Result<bool>()> &is_free) {
     constexpr std::uint64_t kLongest = 10 * kNsPerSecond;
     constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 5'000'000};
     const std::uint64_t until = monotonic_ns() + kLongest;
-    while (!is_free()) {
+    while (!TRY(is_free())) {
         if (monotonic_ns() >= until)
             return false;
         nanosleep(&kPause, nullptr);
@@ -58,19 +70,22 @@ bool wait_until(const std::function<bool()> &is_free) {
     return true;
 }
 
-Fd open_file(const std::string &state_directory, int flags) {
-    return Fd(open((state_directory + kTurnsFile).c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+// None if there is no file: then no call has a turn.
+Result<Fd> open_file(const std::string &state_directory, int flags) {
+    const std::string path = state_directory + kTurnsFile;
+    Fd file(open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+    if (file || errno == ENOENT || errno == ENOTDIR)
+        return file;
+    Error error = system_error(ErrorCode::io_failure, "opening " + path, errno);
+    error.hint = "remove what is there, or set \"stateDir\" to a directory that root can write to";
+    return error;
 }
 
 Result<Fd> create_file(const cni::Config &config) {
-    if (Fd file = open_file(config.state_dir, O_RDWR | O_CREAT))
+    if (auto file = open_file(config.state_dir, O_RDWR | O_CREAT); file && *file)
         return file;
     TRY(records_of(config).prepare());
-    if (Fd file = open_file(config.state_dir, O_RDWR | O_CREAT))
-        return file;
-    Error error = system_error(ErrorCode::io_failure, "opening " + config.state_dir + kTurnsFile, errno);
-    error.hint = "remove what is there, or set \"stateDir\" to a directory that root can write to";
-    return error;
+    return open_file(config.state_dir, O_RDWR | O_CREAT);
 }
 
 bool is_removed(const Fd &file) {
@@ -86,6 +101,24 @@ Error still_removed(const cni::Request &request) {
             "of podlane and the plugin, and end those that hang"};
 }
 
+Result<Fd> take_turn_of_del_in(const std::string &directory, const cni::Request &request) {
+    Fd file = TRY(open_file(directory, directory == request.config.state_dir ? O_RDWR | O_CREAT : O_RDWR));
+    // Either of two that begin at once sees the other's: the ADD keeps its turn.
+    const bool is_free = !file || TRY(wait_until([&]() -> Result<bool> {
+        TRY(set(file, of_del(request), F_RDLCK));
+        if (!TRY(is_held(file, of_add(request))))
+            return true;
+        TRY(set(file, of_del(request), F_UNLCK));
+        return false;
+    }));
+    if (!is_free) {
+        TRY(set(file, of_del(request), F_RDLCK)); // an ADD that begins from here on waits
+        log(cni::Log::Level::warning, "an ADD of container " + request.container_id + ", " + request.ifname +
+                                          " is still going on: this DEL does not wait for it any longer");
+    }
+    return file;
+}
+
 } // namespace
 
 Result<Fd> take_turn_of_add(const cni::Request &request) {
@@ -93,58 +126,51 @@ Result<Fd> take_turn_of_add(const cni::Request &request) {
     do { // an uninstall may remove the file meanwhile
         file = TRY(create_file(request.config));
         // Shared with a second ADD, which does not wait for ever.
-        (void)wait_until([&] { return set(file, of_add(request), F_RDLCK); });
+        TRY(wait_until([&] { return set(file, of_add(request), F_RDLCK); }));
     } while (is_removed(file));
-    if (!wait_until([&] { return !is_held(file, of_del(request)); }))
+    if (!TRY(wait_until([&]() -> Result<bool> { return !TRY(is_held(file, of_del(request))); })))
         return still_removed(request);
     // A second ADD of an attachment under way would release the lease of the first.
-    (void)wait_until([&] { return set(file, of_adds(request.container_id), F_WRLCK); });
+    TRY(wait_until([&] { return set(file, of_adds(request.container_id), F_WRLCK); }));
     return file;
 }
 
 std::vector<Fd> take_turn_of_del(const cni::Request &request) {
     std::vector<Fd> turn;
     for (const std::string &directory : state_directories_of(request.config)) {
-        Fd file = open_file(directory, directory == request.config.state_dir ? O_RDWR | O_CREAT : O_RDWR);
-        // Either of two that begin at once sees the other's: the ADD keeps its turn.
-        const bool is_free = !file || wait_until([&] {
-            set(file, of_del(request), F_RDLCK);
-            if (!is_held(file, of_add(request)))
-                return true;
-            set(file, of_del(request), F_UNLCK);
-            return false;
-        });
-        if (!is_free) {
-            set(file, of_del(request), F_RDLCK); // an ADD that begins from here on waits
-            log(cni::Log::Level::warning, "an ADD of container " + request.container_id + ", " + request.ifname +
-                                              " is still going on: this DEL does not wait for it any longer");
-        }
-        turn.push_back(std::move(file));
+        auto file = take_turn_of_del_in(directory, request);
+        if (file)
+            turn.push_back(std::move(file).value());
+        else
+            log(cni::Log::Level::warning, file.error().message + ": this DEL waits for no ADD of container " +
+                                              request.container_id + ", " + request.ifname);
     }
     return turn;
 }
 
-bool is_add_under_way(const AttachmentRecord &record) {
-    const Fd file = open_file(record.state_directory, O_RDONLY);
+Result<bool> is_add_under_way(const AttachmentRecord &record) {
+    const Fd file = TRY(open_file(record.state_directory, O_RDONLY));
     const cni::Request request = request_of(record, record.state_directory);
-    return file && (is_held(file, of_adds(record.container_id)) || is_held(file, of_add(request)));
+    return file && (TRY(is_held(file, of_adds(record.container_id))) || TRY(is_held(file, of_add(request))));
 }
 
 Result<void> forget_turns(const std::string &state_directory) {
-    const Fd file = open_file(state_directory, O_RDWR);
+    auto opened = open_file(state_directory, O_RDWR);
+    if (!opened)
+        return opened.error().system_errno == EISDIR ? Result<void>{} : std::move(opened).error(); // none of Podlane's
+    const Fd file = std::move(opened).value();
     struct flock all {};
     all.l_type = F_WRLCK;
     all.l_whence = SEEK_SET;
-    if (file && fcntl(file.get(), F_OFD_SETLK, &all) != 0)
-        return {}; // calls of other networks have theirs
-    auto removed = remove_if_present(state_directory + kTurnsFile);
-    return !removed && removed.error().system_errno == EISDIR ? Result<void>{} : removed; // none of Podlane's
+    if (file && fcntl(file.get(), F_OFD_SETLK, &all) != 0) // calls of other networks may have theirs
+        return is_held_by_another(errno) ? Result<void>{} : cannot_lock(errno);
+    return remove_if_present(state_directory + kTurnsFile);
 }
 
-bool is_call_under_way(const AttachmentRecord &record) {
+Result<bool> is_call_under_way(const AttachmentRecord &record) {
     const cni::Request request = request_of(record, record.state_directory);
-    const Fd file = open_file(record.state_directory, O_RDONLY);
-    return file && (is_held(file, of_add(request)) || is_held(file, of_del(request)));
+    const Fd file = TRY(open_file(record.state_directory, O_RDONLY));
+    return file && (TRY(is_held(file, of_add(request))) || TRY(is_held(file, of_del(request))));
 }
 
 } // namespace podlane

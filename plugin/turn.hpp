@@ -21,17 +21,17 @@ namespace podlane {
 // remove what this ADD makes.
 Result<Fd> take_turn_of_add(const cni::Request &request);
 
-// A DEL's, which lasts until the descriptors are closed: one for each state directory in which its ADD may be, and the
-// file can be opened.
+// A DEL's, which lasts until the descriptors are closed: one for each state directory in which its ADD may be. One that
+// cannot be had is logged: the DEL goes on, as it does beside an ADD that does not end.
 std::vector<Fd> take_turn_of_del(const cni::Request &request);
 
 // Whether an ADD of the container has its turn.
-bool is_add_under_way(const AttachmentRecord &record);
+Result<bool> is_add_under_way(const AttachmentRecord &record);
 
 // Unless a call is under way: the next one would create another file.
 Result<void> forget_turns(const std::string &state_directory);
 
 // Whether an ADD or a DEL of the attachment has its turn.
-bool is_call_under_way(const AttachmentRecord &record);
+Result<bool> is_call_under_way(const AttachmentRecord &record);
 
 } // namespace podlane

@@ -5,8 +5,11 @@
 #include <linux/nsfs.h>
 #include <sched.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -23,6 +26,13 @@ Error cannot_enter(int system_errno) {
     if (system_errno == EPERM)
         error.hint = "run it as root with CAP_SYS_ADMIN";
     return error;
+}
+
+// A loop of links, a socket or a device that is not there is no namespace either.
+bool is_no_namespace(const Error &error) {
+    constexpr std::array kNever = {ELOOP, ENAMETOOLONG, ENXIO, ENODEV};
+    return error.code == ErrorCode::missing || error.system_errno == 0 ||
+           std::ranges::find(kNever, error.system_errno) != kNever.end();
 }
 
 } // namespace
@@ -45,9 +55,24 @@ Result<Namespace> Namespace::open(const std::string &path) {
     return Namespace(std::move(fd), status.st_ino);
 }
 
+Result<std::optional<Namespace>> Namespace::find(const std::string &path) {
+    auto opened = open(path);
+    if (!opened && !is_no_namespace(opened.error()))
+        return std::move(opened).error();
+    return opened ? std::optional(std::move(opened).value()) : std::nullopt;
+}
+
 Result<Namespace> Namespace::current() { return open(kOwnNamespace); }
 
 Result<std::uint32_t> own_netns() { return static_cast<std::uint32_t>(TRY(Namespace::current()).inode()); }
+
+Result<std::uint64_t> netns_cookie(int socket) {
+    std::uint64_t cookie = 0;
+    socklen_t size = sizeof cookie;
+    if (getsockopt(socket, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &size) != 0 && errno != ENOPROTOOPT)
+        return system_error(ErrorCode::io_failure, "reading the cookie of a network namespace", errno);
+    return cookie;
+}
 
 Result<void> in_namespace(const Namespace &target, const std::function<Result<void>()> &work) {
     Result<void> done;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 namespace podlane::net {
@@ -15,6 +16,8 @@ class Namespace {
   public:
     // ErrorCode::missing if there is nothing at `path`, invalid_environment if it is not a network namespace.
     static Result<Namespace> open(const std::string &path);
+    // None in both of these cases: it is gone. What cannot be opened for another reason may be there.
+    static Result<std::optional<Namespace>> find(const std::string &path);
     static Result<Namespace> current(); // of the calling thread
 
     [[nodiscard]] int fd() const { return fd_.get(); }
@@ -30,6 +33,10 @@ class Namespace {
 
 // Inode of the caller's.
 Result<std::uint32_t> own_netns();
+
+// Of the namespace of a socket: unlike an inode number, no other namespace gets it in the same boot. 0: the kernel has
+// none (Linux before 5.14).
+Result<std::uint64_t> netns_cookie(int socket);
 
 // Runs `work` on a thread of its own in the namespace, so that the calling thread never has to return from there.
 Result<void> in_namespace(const Namespace &target, const std::function<Result<void>()> &work);

@@ -52,12 +52,7 @@ Result<Netlink> Netlink::open_in(const Namespace &target) {
     return *std::move(opened);
 }
 
-std::uint64_t Netlink::netns_cookie() const {
-    std::uint64_t cookie = 0;
-    socklen_t size = sizeof cookie;
-    (void)getsockopt(nl_socket_get_fd(socket()), SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &size);
-    return cookie;
-}
+Result<std::uint64_t> Netlink::netns_cookie() const { return net::netns_cookie(nl_socket_get_fd(socket())); }
 
 bool lacks_family(const Error &error) { return error.system_errno == EAFNOSUPPORT || error.system_errno == EOPNOTSUPP; }
 

@@ -27,11 +27,11 @@ class Netlink {
     static Result<Netlink> open_ipsec();     // of IPsec (xfrm), in the calling thread's namespace
     static Result<Netlink> open_in(const Namespace &target);
 
-    // Of its network namespace: unlike an inode number, no other namespace gets it in the same boot. 0: the kernel has
-    // none (Linux before 5.14).
-    [[nodiscard]] std::uint64_t netns_cookie() const;
+    [[nodiscard]] Result<std::uint64_t> netns_cookie() const; // of its network namespace
     // Whether its namespace has this cookie. 0 is none, which every namespace may have.
-    [[nodiscard]] bool is_in(std::uint64_t cookie) const { return cookie == 0 || netns_cookie() == cookie; }
+    [[nodiscard]] Result<bool> is_in(std::uint64_t cookie) const {
+        return cookie == 0 ? Result<bool>(true) : TRY(netns_cookie()) == cookie;
+    }
 
     [[nodiscard]] nl_sock *socket() const { return socket_.get(); } // for loader/net only
 

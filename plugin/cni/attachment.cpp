@@ -68,7 +68,7 @@ Result<void> check_route_mtu(const Node &node, const Route &route) {
 
 Result<Interface> read_interface(const Node &node) {
     Interface interface;
-    TRY(node.must_be_object());
+    TRY(node.must_be_object(R"({"name": "eth0"})"));
     TRY(json::read(node.at_any_case("name"), interface.name));
     TRY(json::read(node.at_any_case("mac"), interface.mac));
     TRY(json::read(node.at_any_case("sandbox"), interface.sandbox));
@@ -89,7 +89,7 @@ Result<void> check_family(const Node &version, const Prefix &prefix) {
 // One of "ips", since 0.3.0. The number of an interface says nothing if there are none.
 Result<Address> read_address(const Node &node, std::size_t interfaces) {
     Address address;
-    TRY(node.must_be_object());
+    TRY(node.must_be_object(R"({"address": "192.0.2.7/24"})"));
     address.prefix = TRY(read_prefix(node.at_any_case("address"), false));
     address.gateway = TRY(read_ip(node.at_any_case("gateway")));
     TRY(check_family(node.at_any_case("version"), address.prefix));
@@ -107,7 +107,7 @@ Result<Address> read_address(const Node &node, std::size_t interfaces) {
 Result<void> read_family(const Node &node, bool ipv4, Attachment &into) {
     if (!node.present())
         return {};
-    TRY(node.must_be_object());
+    TRY(node.must_be_object(ipv4 ? R"({"ip": "192.0.2.7/24"})" : R"({"ip": "2001:db8::7/64"})"));
     Address address;
     const Node ip = node.at_any_case("ip");
     address.prefix = TRY(read_prefix(ip, false));
@@ -176,7 +176,7 @@ Result<void> check_configured_routes(const Node &list) {
 
 Result<Dns> read_dns(const Node &node) {
     Dns dns;
-    TRY(node.must_be_object());
+    TRY(node.must_be_object(R"({"nameservers": ["192.0.2.53"]})"));
     TRY(json::read(node.at_any_case("nameservers"), dns.nameservers));
     TRY(json::read(node.at_any_case("domain"), dns.domain));
     TRY(json::read(node.at_any_case("search"), dns.search));
@@ -186,7 +186,7 @@ Result<Dns> read_dns(const Node &node) {
 
 Result<Attachment> read_attachment(const Node &node) {
     Attachment attachment;
-    TRY(node.must_be_object());
+    TRY(node.must_be_object(R"({"ips": [{"address": "192.0.2.7/24"}]})"));
     std::string version;
     TRY(json::read(node.at_any_case("cniVersion"), version));
     if (const Node interfaces = node.at_any_case("interfaces"); interfaces.present())

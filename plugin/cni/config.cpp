@@ -53,7 +53,9 @@ Result<void> check_version(Version version, Command command) {
 // Required environment variables of a command.
 Result<void> check_sources(const Node &root, const Config &config, Command command) {
     if (command == Command::check && !config.prev_result)
-        return root.at("prevResult").wrong("the result of ADD, which CHECK compares with");
+        return root.at("prevResult")
+            .wrong("the result of ADD, which CHECK compares with, such as "
+                   R"({"interfaces": [{"name": "eth0"}], "ips": [{"address": "192.0.2.7/24", "interface": 0}]})");
     if (command == Command::add && config.ipam_type.empty() && !config.prev_result &&
         root.at_any_case("plugins").present())
         return Error{ErrorCode::invalid_network_config,

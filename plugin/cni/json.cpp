@@ -166,9 +166,9 @@ Node Node::at_any_case(std::string_view key) const {
     return exact;
 }
 
-Result<std::string> Node::text() const {
+Result<std::string> Node::text(std::string_view example) const {
     if (!present() || !value_->is_string())
-        return wrong("a string");
+        return wrong(like("a string", example));
     const auto &text = value_->get_ref<const std::string &>();
     if (text.find('\0') != std::string::npos)
         return wrong("a string without NUL bytes");

@@ -49,7 +49,7 @@ class Node {
     [[nodiscard]] const std::string &path() const { return path_; }
 
     // Each is an error on a value of another type, and on none; the error shows the example.
-    [[nodiscard]] Result<std::string> text() const; // without NUL bytes
+    [[nodiscard]] Result<std::string> text(std::string_view example = {}) const; // without NUL bytes
     [[nodiscard]] Result<bool> boolean() const;
     [[nodiscard]] Result<std::uint64_t> number(std::uint64_t most = std::numeric_limits<std::uint64_t>::max()) const;
     [[nodiscard]] Result<std::vector<Node>> elements(std::string_view example = {}) const;

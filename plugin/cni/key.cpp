@@ -79,7 +79,7 @@ Result<void> read_default_gateway(const Node & /*root*/, const Node &value, Conf
 }
 
 Result<void> read_arguments(const Node & /*root*/, const Node &value, Config &into) {
-    TRY(value.must_be_object());
+    TRY(value.must_be_object(R"({"cni": {"ips": ["192.0.2.7"]}})"));
     return read_requested(value.at_any_case("cni"), into);
 }
 
@@ -89,8 +89,8 @@ Result<void> read_runtime(const Node & /*root*/, const Node &value, Config &into
     return read_requested(value, into);
 }
 
-Result<void> must_be_object(const Node & /*root*/, const Node &value, Config & /*into*/) {
-    return value.must_be_object();
+Result<void> check_capabilities(const Node & /*root*/, const Node &value, Config & /*into*/) {
+    return value.must_be_object(R"({"bandwidth": true})");
 }
 
 template <auto Member, auto Reader> Result<void> of_isolation(const Node & /*root*/, const Node &value, Config &into) {
@@ -135,7 +135,7 @@ constexpr auto kKeys = std::to_array<Key>({
      "written by the runtime: see [What the runtime passes](#what-the-runtime-passes)", read_runtime},
     {"capabilities", specification, "object", "none",
      "what the runtime is to write into `runtimeConfig`: see [What the runtime passes](#what-the-runtime-passes)",
-     must_be_object},
+     check_capabilities},
 
     {"mtu", top, "number, 0 or 68 to 65535", "0",
      "MTU of both ends of the veth pair. 0: the MTU of the interface with the node's default route, or 1500 if there "

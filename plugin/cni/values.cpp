@@ -118,7 +118,7 @@ Result<void> read_mac(const Node &node, std::optional<Mac> &into) {
 } // namespace
 
 Result<void> read_name(const Node &node, std::string &into) {
-    const std::string name = TRY(node.text());
+    const std::string name = TRY(node.text(R"("pods")"));
     if (!is_valid_name(name))
         return node.wrong("a letter or digit, then letters, digits, '_', '.' or '-', at most 127 characters in all");
     into = name;
@@ -169,7 +169,7 @@ Result<void> read_ip_families(const Node &node, std::uint32_t &into) {
 
 Result<Dns> read_runtime_dns(const Node &node) {
     Dns dns;
-    TRY(node.must_be_object());
+    TRY(node.must_be_object(R"({"servers": ["192.0.2.53"]})"));
     TRY(json::read(node.at_any_case("servers"), dns.nameservers));
     TRY(json::read(node.at_any_case("searches"), dns.search));
     TRY(json::read(node.at_any_case("options"), dns.options));
@@ -272,7 +272,7 @@ Result<void> read_prefixes(const Node &node, std::vector<Prefix> &into) {
 // Values that the runtime requests: of args.cni, of a capability.
 Result<void> read_requested(const Node &node, Config &into) {
     std::vector<Prefix> ips;
-    TRY(node.must_be_object());
+    TRY(node.must_be_object(R"({"ips": ["192.0.2.7"]})"));
     TRY(read_prefixes(node.at_any_case("ips"), ips));
     if (!ips.empty())
         into.requested_ips = std::move(ips);

@@ -318,5 +318,19 @@ TEST_F(AddUnderWayTest, ADelOfAnotherInterfaceDoesNotWait) {
     EXPECT_EQ(everything(), before_);
 }
 
+// It has opened the maps, and does not find their pins when it takes the lock.
+TEST_F(AddUnderWayTest, AnUninstallBesideItIsATransientError) {
+    node_.put_plugin("host-local", of_add_ + variable("PODLANECTL_BIN") + " --bpffs " + node_.bpffs() +
+                                       " uninstall --conf-dir " + node_.dir() + " --bin-dir " + node_.dir() +
+                                       " >&2 || exit 1\nexec " + real_ + "\n");
+    const Reply reply = add(*container_);
+    EXPECT_THAT(reply, fails_with(11, {"the programs below " + node_.bpffs() + " were removed during this call"}));
+    EXPECT_THAT(reply.details(), HasSubstr("repeat the call"));
+    node_.put_plugin("host-local", "#!/bin/sh\nexec " + real_ + "\n");
+    EXPECT_THAT(add(*container_), succeeds());
+    EXPECT_THAT(del(*container_), succeeds());
+    EXPECT_EQ(everything(), before_);
+}
+
 } // namespace
 } // namespace podlane::test

@@ -256,6 +256,33 @@ TEST_P(FaultProbeTest, PacingThatCouldNotStartIsRestored) {
     }
 }
 
+// Taken for an empty one, it would leave programs on interfaces, and rules that track the connections of pods.
+TEST_P(FaultProbeTest, UninstallTakesNoMapForAnEmptyOneThatItCannotRead) {
+    const std::string trace = node_.dir() + "/trace", nowhere = node_.dir() + "/nowhere";
+    const std::string uninstall = "uninstall --bin-dir " + nowhere + " --conf-dir " + nowhere;
+    must("ADD");
+    ASSERT_EQ(call(uninstall, strace({"-s", "200", "-e", "trace=bpf", "-o", trace})).rc, 0);
+    std::vector<int> numbers;
+    for (const char *name : {PODLANE_MAP_ENDPOINTS, PODLANE_MAP_UPLINKS, PODLANE_MAP_NETWORKS,
+                             PODLANE_MAP_SOURCE_ROUTES, PODLANE_PROGRAM_FROM_POD})
+        numbers.push_back(number_of("bpf(BPF_OBJ_GET", std::string("/") + name + "\"", trace));
+    for (const int number : numbers) {
+        SCOPED_TRACE("bpf " + std::to_string(number));
+        ASSERT_GT(number, 0);
+        must("DEL");
+        must("ADD");
+        const Reply reply = hit(uninstall, {{"bpf", number}, "error=EIO"});
+        EXPECT_NE(reply.rc, 0) << reply;
+        EXPECT_THAT(reply.err, testing::HasSubstr("podlanectl uninstall again"));
+        EXPECT_TRUE(fs::exists(live_directory(node_.bpffs()))) << "what the next one goes by";
+        expect_done(uninstall);
+        EXPECT_THAT(node_.run("nft list ruleset"), testing::Not(testing::HasSubstr("chain conntrack")));
+    }
+    must("DEL");
+    must("ADD");
+    expect_clean_after("DEL");
+}
+
 INSTANTIATE_TEST_SUITE_P(Modes, FaultProbeTest, testing::Values("main"), fault_mode);
 
 std::vector<std::string> modes() {

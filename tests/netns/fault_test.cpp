@@ -219,6 +219,42 @@ TEST_P(FaultQdiscTest, ALostAnswerLeavesNoQdisc) {
     }
 }
 
+class FaultVethTest : public FaultTest {
+  protected:
+    // The number of the first answer behind the request for a veth pair.
+    [[nodiscard]] int answer_to_veth() const {
+        const std::string file = node_.dir() + "/veth";
+        EXPECT_EQ(call("ADD", strace({"-s", "200", "-e", "trace=sendmsg,recvfrom", "-o", file})).rc, 0);
+        std::ifstream trace(file);
+        int number = 0;
+        bool is_about_veth = false;
+        for (std::string line; std::getline(trace, line);) {
+            const bool is_answer = line.starts_with("recvfrom");
+            number += is_answer ? 1 : 0;
+            if (is_answer && is_about_veth)
+                return number;
+            is_about_veth |= !is_answer && line.find("veth") != std::string::npos;
+        }
+        return 0;
+    }
+};
+
+// The kernel has made the pair, and neither the answer nor the one to the next question comes: the record stays with
+// it.
+TEST_P(FaultVethTest, APairThatCannotBeRemovedIsKnown) {
+    const int answer = answer_to_veth();
+    must("DEL");
+    ASSERT_GT(answer, 0);
+    const std::string when = std::to_string(answer) + ".." + std::to_string(answer + 1);
+    const Reply reply = call(
+        "ADD", strace({"-e", "trace=recvfrom", "-e", "inject=recvfrom:error=EIO:when=" + when, "-o", "/dev/null"}));
+    EXPECT_NE(reply.rc, 0);
+    ASSERT_THAT(reply.message(), testing::HasSubstr("; and removing ")) << "another answer was lost";
+    EXPECT_THAT(node_.run("ip link"), testing::HasSubstr("cali"));
+    EXPECT_THAT(node_.records(), testing::SizeIs(1));
+    expect_clean_after("DEL");
+}
+
 class FaultPodRangesTest : public FaultTest {
   protected:
     [[nodiscard]] static std::vector<std::string> kept() {
@@ -306,6 +342,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, FaultThreadTest, testing::Values("main"), fault_
 INSTANTIATE_TEST_SUITE_P(Modes, FaultRecordTest, testing::Values("main"), fault_mode);
 INSTANTIATE_TEST_SUITE_P(Modes, FaultStartTest, testing::Values("main"), fault_mode);
 INSTANTIATE_TEST_SUITE_P(Modes, FaultRollbackTest, testing::Values("main", "after_main"), fault_mode);
+INSTANTIATE_TEST_SUITE_P(Modes, FaultVethTest, testing::Values("main"), fault_mode);
 INSTANTIATE_TEST_SUITE_P(Modes, FaultPodRangesTest, testing::Values("pod_ranges"), fault_mode);
 INSTANTIATE_TEST_SUITE_P(Modes, FaultQdiscTest, testing::Values("after_main"), fault_mode);
 

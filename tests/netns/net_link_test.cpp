@@ -219,11 +219,14 @@ TEST(NamespaceTest, OpensAnyPathToANetworkNamespace) {
 
 TEST(NamespaceTest, DistinguishesAMissingPathFromOneThatIsNoNamespace) {
     EXPECT_THAT(Namespace::open(temporary_path("missing")), is_error(ErrorCode::missing));
+    EXPECT_FALSE(require(Namespace::find(temporary_path("missing"))));
 
     const std::string file = temporary_path("file");
     std::ofstream(file) << "left behind by a runtime";
     for (const std::string &path : {file, std::string("/proc/self/ns/mnt"), std::string("/dev/null")})
         EXPECT_THAT(Namespace::open(path), is_error(ErrorCode::invalid_environment, {path}));
+    for (const std::string &path : {file, std::string("/proc/self/ns/mnt"), std::string("/dev/null")})
+        EXPECT_FALSE(require(Namespace::find(path))) << path;
     std::filesystem::remove(file);
 }
 

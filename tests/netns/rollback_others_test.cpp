@@ -226,7 +226,14 @@ TEST_F(IptablesTest, AFailureIsNoAnswer) {
     EXPECT_TRUE(drop("exit 3")) << "the kernel has no such table";
     const auto dropped = drop("echo Resource temporarily unavailable >&2\nexit 4");
     ASSERT_FALSE(dropped);
-    EXPECT_THAT(dropped.error().message, testing::HasSubstr("iptables ended with exit code 4: Resource"));
+    EXPECT_THAT(dropped.error().message, testing::HasSubstr("iptables exited with code 4: Resource"));
+}
+
+TEST_F(IptablesTest, ACrashHasARemedy) {
+    const auto dropped = drop("kill -SEGV $$");
+    ASSERT_FALSE(dropped);
+    EXPECT_THAT(dropped.error().message, testing::HasSubstr("iptables was killed by signal 11 (Segmentation fault)"));
+    EXPECT_THAT(dropped.error().hint, has_all({"journalctl -k", "install another build of iptables"}));
 }
 
 } // namespace

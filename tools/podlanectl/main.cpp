@@ -8,11 +8,15 @@
 #include "tools/podlanectl/node/installed.hpp"
 #include "tools/podlanectl/node/runtime_network.hpp"
 
+#include <cerrno>
+
 namespace {
 
-// Interfaces are known by their indexes, which mean others in another network namespace.
+// Interfaces are known by their indexes, which mean others in another network namespace. Without permission to read
+// whose they are, the command says what else it may not.
 podlane::Result<void> may_write(const std::string &root) {
-    return podlane::refuse_other_netns(root, TRY(podlane::net::own_netns()));
+    auto refused = podlane::refuse_other_netns(root, TRY(podlane::net::own_netns()));
+    return !refused && refused.error().system_errno == EACCES ? podlane::Result<void>() : std::move(refused);
 }
 
 // The option as a command needs it that has it, and is not given it: if the runtime's networks name a directory.

@@ -95,9 +95,9 @@ std::optional<AttachmentRecord> record_of(const NodeView &node, const endpoint_k
 }
 
 // Of an endpoint that is being added or deleted, or was deleted meanwhile, what is missing is not a finding.
-bool is_settled(const NodeView &node, const EndpointEntry &entry) {
+Result<bool> is_settled(const NodeView &node, const EndpointEntry &entry) {
     const auto record = record_of(node, entry.first);
-    if (record && is_call_under_way(*record))
+    if (record && TRY(is_call_under_way(*record)))
         return false;
     const auto endpoints = open_endpoints(node.world.bpffs, Access::read_only);
     const auto now = endpoints ? endpoints->find(entry.first) : endpoints.error();
@@ -131,7 +131,7 @@ Result<void> look_into_pod(EndpointView &view, PodSockets &sockets, const Namesp
         return {};
     if (!found->second)
         return found->second.error();
-    if (!found->second->is_in(view.disk ? view.disk->netns_cookie : 0))
+    if (!TRY(found->second->is_in(view.disk ? view.disk->netns_cookie : 0)))
         return {};
     view.namespace_path = paths.at(view.record.netns_inode);
     view.pod = &*found->second;
@@ -187,7 +187,8 @@ void examine_endpoint(EndpointView view, Verifier &verifier, Examined &examined)
     }
     Examined own = look_at_endpoint(view);
     examined.checks += own.checks;
-    if (own.rows.empty() || is_settled(view.node, {view.key, view.record}))
+    const auto settled = own.rows.empty() ? Result<bool>(true) : is_settled(view.node, {view.key, view.record});
+    if (!settled || *settled)
         std::ranges::move(own.rows, std::back_inserter(examined.rows));
 }
 
@@ -251,8 +252,15 @@ Result<void> take_learned_macs(NodeView &node) {
 Result<void> read_pins(NodeView &node, const Scope &scope, bool only_settled) {
     const World &world = node.world;
     node.endpoints = TRY(selected_endpoints(scope.selection, world));
+    Errors unread;
     if (only_settled)
-        std::erase_if(node.endpoints, [&](const EndpointEntry &one) { return !is_settled(node, one); });
+        std::erase_if(node.endpoints, [&](const EndpointEntry &one) {
+            auto settled = is_settled(node, one);
+            const bool is_left_out = settled && !*settled;
+            unread.add(std::move(settled));
+            return is_left_out;
+        });
+    TRY(std::move(unread).result());
     node.uplinks = TRY(read_uplinks(world));
     node.live = TRY(LiveState::open(world.bpffs));
     node.tables = TRY(Tables::open(world.bpffs, Access::read_only));

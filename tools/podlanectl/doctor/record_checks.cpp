@@ -61,7 +61,10 @@ Result<std::vector<AttachmentRecord>> lost_of(const NodeView &node, bool uninsta
     std::vector<AttachmentRecord> records = TRY(node.records);
     std::erase_if(records, [&](const AttachmentRecord &one) { return one.root != root; });
     const auto endpoints = TRY(known_endpoints(root));
-    return lost_attachments(std::move(records), endpoints ? &*endpoints : nullptr, *node.host);
+    Errors unknown;
+    auto lost = TRY(lost_attachments(std::move(records), endpoints ? &*endpoints : nullptr, *node.host, unknown));
+    TRY(std::move(unknown).result());
+    return lost;
 }
 
 std::string name_of(const AttachmentRecord &one, const endpoint_key &key) {

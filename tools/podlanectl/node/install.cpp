@@ -200,8 +200,6 @@ Result<std::vector<std::string>> networks_of_node() {
     return story;
 }
 
-bool has_portmap(const std::string &bin_dir) { return access((bin_dir + "/portmap").c_str(), X_OK) == 0; }
-
 // A network that works in a cluster: pods reach the outside, and get the limits and ports that they request.
 Result<std::string> main_list(const Call &call, bool with_portmap, const Ranges &ranges) {
     Object plugin = {{"type", "podlane"},
@@ -334,7 +332,8 @@ Result<void> write_files(const std::string &bin_dir, const std::string &conf_dir
 Result<int> install(const Call &call, World &world) {
     const std::string bin_dir = call.value(Opt::bin_dir).value_or(kBinDir);
     const std::string conf_dir = call.value(Opt::conf_dir).value_or(kConfDir);
-    const bool with_portmap = has_portmap(bin_dir);
+    const bool is_main = call.value(Opt::mode).value_or("main") == "main";
+    const bool with_portmap = is_main && TRY(is_program(bin_dir + "/portmap"));
     const Planned planned = TRY(plan(call, conf_dir, with_portmap));
     const std::string plugin = TRY(read_regular_file(TRY(find_plugin(call)), kLargestInstalled));
     TRY(must_be_directory(bin_dir));
@@ -348,7 +347,7 @@ Result<int> install(const Call &call, World &world) {
                     ":\n" + planned.conflist);
     else
         TRY(write_files(bin_dir, conf_dir, plugin, planned, world));
-    if (!with_portmap && call.value(Opt::mode).value_or("main") == "main")
+    if (is_main && !with_portmap)
         std::fprintf(world.err, "there is no plugin portmap in %s: pods have no hostPort; install it and repeat this\n",
                      bin_dir.c_str());
     return 0;

@@ -94,6 +94,17 @@ bool is_ours(const List &list, std::string_view name, std::string_view content) 
 
 } // namespace
 
+Result<bool> is_program(const std::string &path) {
+    if (access(path.c_str(), X_OK) == 0)
+        return true;
+    if (errno == ENOENT || errno == ENOTDIR)
+        return false;
+    Error error = system_error(ErrorCode::io_failure, "running " + path, errno);
+    if (error.system_errno == EACCES)
+        error.hint = "chmod 755 " + path + (geteuid() == 0 ? "" : ", or run this as root");
+    return error;
+}
+
 Result<void> check_file(const std::string &directory, std::string_view name, std::string_view content) {
     const std::string path = directory + "/" + std::string(name);
     const auto there = read_regular_file(path, kLargestInstalled);

@@ -16,6 +16,9 @@ inline constexpr const char *kConfDir = "/etc/cni/net.d";
 // The first that is in front of the other networks in the runtime's order.
 inline constexpr std::array<std::string_view, 2> kConflists = {"10-podlane.conflist", "00-podlane.conflist"};
 
+// false: there is no such file. One that cannot be run, or not be looked at, is an error.
+Result<bool> is_program(const std::string &path);
+
 // The plugin, with what a build for debugging adds to it.
 inline constexpr std::size_t kLargestInstalled = std::size_t{256} << 20U;
 

@@ -51,9 +51,13 @@ struct Story {
 // Those of this pin directory: programs of another instance have other ids.
 Result<std::set<std::uint32_t>> own_programs(const std::string &root) {
     std::set<std::uint32_t> ids;
-    for (const std::string_view name : kProgramNames)
-        if (const auto fd = open_program(root, std::string(name).c_str()))
+    for (const std::string_view name : kProgramNames) {
+        const auto fd = open_program(root, std::string(name).c_str());
+        if (fd)
             ids.insert(TRY(program_facts(fd->get())).id);
+        else if (!is_no_object(fd.error()))
+            return fd.error();
+    }
     return ids;
 }
 
@@ -92,7 +96,8 @@ Result<void> detach_all(const std::string &root, const std::set<std::uint32_t> &
 // Removes the proxy ND entries of pods on the uplink of their network.
 Result<void> remove_proxies(const std::string &root) {
     net::Netlink host = TRY(net::Netlink::open());
-    for (const auto &[key, route] : TRY(read_map<source_route_key, source_route>(root, PODLANE_MAP_SOURCE_ROUTES)))
+    for (const auto &[key, route] :
+         TRY(read_map_if_there<source_route_key, source_route>(root, PODLANE_MAP_SOURCE_ROUTES)))
         if (key.ifindex == route.ifindex && route.uplink != 0 && !is_ipv4(route.source))
             TRY(net::remove_proxy(host, route.uplink, route.source));
     return {};
@@ -101,10 +106,9 @@ Result<void> remove_proxies(const std::string &root) {
 using NetworksById = std::map<std::uint32_t, network>;
 
 // After an uninstall only the records on disk say by which program a network is masqueraded.
-void report_masquerade(const std::string &root, NetworksById networks, Story &story) {
-    if (const auto loaded = read_map<std::uint32_t, network>(root, PODLANE_MAP_NETWORKS))
-        for (const auto &[id, entry] : *loaded)
-            networks.insert_or_assign(id, entry);
+void report_masquerade(const NetworksById &loaded, NetworksById networks, Story &story) {
+    for (const auto &[id, entry] : loaded)
+        networks.insert_or_assign(id, entry);
     for (const auto &[id, entry] : networks) {
         const std::string name(field_text(entry.name));
         if ((entry.masquerade & ENDPOINT_MASQUERADE_NFTABLES) != 0)
@@ -132,12 +136,23 @@ Result<void> report_unknown_tables(Story &story) {
     return {};
 }
 
+// Once the pins are removed, nothing says which there are.
+Result<NetworksById> read_networks(const std::string &root, Story &story) {
+    const auto loaded = read_map<std::uint32_t, network>(root, PODLANE_MAP_NETWORKS);
+    if (loaded)
+        return NetworksById(loaded->begin(), loaded->end());
+    if (!is_no_object(loaded.error()))
+        return loaded.error();
+    if (loaded.error().code != ErrorCode::missing)
+        story.lines.push_back(loaded.error().message +
+                              ": rules that track the connections of pods may stay: `nft list tables` shows them as "
+                              "podlane-NETWORK");
+    return NetworksById{};
+}
+
 // The rules that have the kernel track connections; those that masquerade stay while there are pods.
-Result<void> stop_tracking_all(const std::string &root) {
-    const auto networks = read_map<std::uint32_t, network>(root, PODLANE_MAP_NETWORKS);
-    if (!networks)
-        return {}; // nothing says which there are
-    for (const auto &[id, entry] : *networks) {
+Result<void> stop_tracking_all(const NetworksById &networks) {
+    for (const auto &[id, entry] : networks) {
         const bool masquerades = (entry.masquerade & ENDPOINT_MASQUERADE_NFTABLES) != 0;
         TRY((masquerades ? stop_tracking_beside_masquerade : stop_tracking)(std::string(field_text(entry.name))));
     }
@@ -187,8 +202,10 @@ Result<bool> owns_pins(const std::string &root) {
     auto owned = refuse_other_netns(root, TRY(net::own_netns()));
     if (owned)
         return true;
+    if (owned.error().code != ErrorCode::plugin_not_available)
+        return std::move(owned).error();
     const auto namespaces = TRY(network_namespaces());
-    const auto there = namespaces.find(netns_of(root));
+    const auto there = namespaces.find(TRY(netns_of(root)));
     if (there == namespaces.end())
         return false;
     Error error = std::move(owned).error();
@@ -203,8 +220,8 @@ Result<void> detach_node(const std::string &root, bool owned, const std::string 
     auto lock = Lock::exclusive(root);
     if (!lock && lock.error().code != ErrorCode::missing)
         return std::move(lock).error();
-    if (const auto endpoints = read_map<endpoint_key, endpoint>(root, PODLANE_MAP_ENDPOINTS); endpoints && owned)
-        for (const auto &[key, record] : *endpoints)
+    if (owned)
+        for (const auto &[key, record] : TRY(read_map_if_there<endpoint_key, endpoint>(root, PODLANE_MAP_ENDPOINTS)))
             TRY(recorded.add(host, record));
     const AttachmentRecords records(state_directory, root);
     const bool on_disk = TRY(add_from_disk(records, host, recorded));
@@ -212,22 +229,22 @@ Result<void> detach_node(const std::string &root, bool owned, const std::string 
         note_uninstall(records, story);
     recorded.pods.merge(TRY(find_host_veths()));
     story.pods = recorded.pods.size();
-    if (const auto uplinks = read_map<std::uint32_t, uplink>(root, PODLANE_MAP_UPLINKS); uplinks && owned)
-        for (const auto &[ifindex, entry] : *uplinks)
+    if (owned)
+        for (const auto &[ifindex, entry] : TRY(read_map_if_there<std::uint32_t, uplink>(root, PODLANE_MAP_UPLINKS)))
             recorded.interfaces.insert(ifindex);
+    const NetworksById networks = TRY(read_networks(root, story));
     // The uplinks are known from the maps alone; without these, by the names of the programs.
     const bool lost_pins = on_disk && !check_live_directory(root);
     if (story.containers() != 0)
-        report_masquerade(root, recorded.networks, story);
+        report_masquerade(networks, recorded.networks, story);
     TRY(detach_all(root, recorded.interfaces, lost_pins, story));
-    TRY(stop_tracking_all(root));
+    TRY(stop_tracking_all(networks));
     if (lost_pins)
         for (const auto &[id, entry] : recorded.networks)
             TRY(stop_tracking_beside_masquerade(std::string(field_text(entry.name))));
     TRY(drop_own_address_rules(state_directory, [&](const AttachmentRecord &record) { return record.root == root; }));
-    if (auto removed = owned ? remove_proxies(root) : Result<void>{};
-        !removed && removed.error().code != ErrorCode::missing)
-        return removed;
+    if (owned)
+        TRY(remove_proxies(root));
     TRY(remove_pins(root + "/loading"));
     TRY(remove_pins(live_directory(root)));
     if (rmdir(root.c_str()) != 0 && errno != ENOENT)
@@ -317,10 +334,8 @@ Result<void> remove_rest(const std::string &state_dir, const std::string &bin_di
         errors.add(forget_turns(state_dir));
     errors.add(remove_plugin(bin_dir, story));
     auto done = std::move(errors).result();
-    if (!done)
-        done.error().hint = done.error().system_errno == EROFS
-                                ? "mount its file system for writing, then podlanectl uninstall again"
-                                : "correct that, then podlanectl uninstall again";
+    if (!done && done.error().system_errno == EROFS)
+        done.error().hint = "mount its file system for writing, then podlanectl uninstall again";
     return done;
 }
 
@@ -355,9 +370,9 @@ Result<int> uninstall(const Call &call, World &world) {
         for (const std::string &line : *lines)
             text += printable(line) + "\n";
     world.print(text);
-    if (!done)
-        return std::move(done).error();
-    return 0;
+    if (!done && done.error().hint.empty() && done.error().system_errno != EPERM)
+        done.error().hint = "correct that, then podlanectl uninstall again";
+    return done ? Result<int>(0) : std::move(done).error();
 }
 
 constexpr std::array<Command, 1> kUninstallCommands = {{

@@ -95,6 +95,11 @@ std::uint64_t map_memory(const OpenMap &map) {
     return bytes;
 }
 
+bool is_no_object(const Error &error) {
+    constexpr std::array kOfOthers = {0, EACCES, ENOTDIR, EINVAL}; // EINVAL: a BPF link is not opened to be read
+    return error.code == ErrorCode::missing || std::ranges::find(kOfOthers, error.system_errno) != kOfOthers.end();
+}
+
 Result<void> check_live_directory(const std::string &root) {
     struct statfs facts {};
     const std::string ancestor = existing_ancestor(root);
@@ -109,6 +114,8 @@ Result<void> check_live_directory(const std::string &root) {
         return {};
     if (errno == EACCES)
         return denied(root, errno);
+    if (errno != ENOENT && errno != ENOTDIR)
+        return system_error(ErrorCode::bpf, "looking for " + live_directory(root), errno);
     return Error{ErrorCode::missing, "Podlane has no maps below " + root,
                  "no pod was attached since the node booted; if its configuration has another \"bpffs\", name that "
                  "directory with --bpffs",

@@ -42,6 +42,16 @@ Result<std::vector<std::pair<K, V>>> read_map(const std::string &root, std::stri
     return Map<K, V>::of(std::move(map.fd), std::move(map.path)).entries();
 }
 
+// That nothing is pinned there, or something else than Podlane's, as the next attempt finds as well. Other errors say
+// nothing about it.
+bool is_no_object(const Error &error);
+// As read_map(); such a map has no entries.
+template <typename K, typename V>
+Result<std::vector<std::pair<K, V>>> read_map_if_there(const std::string &root, std::string_view name) {
+    auto entries = read_map<K, V>(root, name);
+    return entries || !is_no_object(entries.error()) ? std::move(entries) : std::vector<std::pair<K, V>>{};
+}
+
 // Ok if `root`/live exists; otherwise the reason and the remedy.
 Result<void> check_live_directory(const std::string &root);
 // The pins directly in `directory`, sorted by name; empty if it does not exist.

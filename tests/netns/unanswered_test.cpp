@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+// A system call that fails is no answer: whoever needs one fails with the call's error, and changes nothing.
+#include "loader/record.hpp"
+#include "tests/netns/ctl_node.hpp"
+
+namespace podlane::test {
+namespace {
+
+class UnansweredTest : public NodeTest {
+  protected:
+    using Options = std::vector<std::string>;
+    // As options of strace(1): these calls fail; with a path, those that are about it.
+    [[nodiscard]] static Options failing(const std::string &calls, const std::string &error,
+                                         const std::string &path = {}) {
+        Options all = {
+            "strace", "-qq", "-o", "/dev/null", "-e", "trace=" + calls, "-e", "inject=" + calls + ":error=" + error};
+        if (!path.empty())
+            all.insert(all.end(), {"-P", path});
+        return all;
+    }
+    [[nodiscard]] Reply call(const std::string &verb, const Container &container, Options argv,
+                             const Json &keys = Json::object()) const {
+        argv.push_back(node_.plugins() + "/podlane");
+        Variables variables = attachment(container);
+        variables.insert({{"CNI_COMMAND", verb}, {"CNI_PATH", node_.plugins()}});
+        const Json config = verb == "GC" ? gc_config({}, keys) : node_.config(keys);
+        return to_reply(run(node_.ns(), argv, config.dump(), variables));
+    }
+    [[nodiscard]] Output ctl_under(Options argv, const std::string &command) const {
+        std::ranges::move(ctl_argv(node_.bpffs(), command), std::back_inserter(argv));
+        return run(node_.ns(), argv);
+    }
+    // ADD of another pod, DEL and GC fail like this; the next ones succeed.
+    void expect_no_verb_goes_on(const Options &fault, int code, const Parts &says,
+                                const std::vector<std::string> &verbs = {"ADD", "DEL", "GC"}) {
+        const Pod made = make();
+        const auto other = node_.container();
+        const std::string whole = everything();
+        for (const std::string &verb : verbs) {
+            SCOPED_TRACE(verb);
+            EXPECT_THAT(call(verb, verb == "ADD" ? *other : *made.container, fault), fails_with(code, says));
+            EXPECT_EQ(everything(), whole);
+            EXPECT_THAT(check(made), succeeds());
+        }
+        EXPECT_THAT(add(*other), succeeds());
+        for (const Container *one : {&*made.container, &*other})
+            EXPECT_THAT(del(*one), succeeds());
+        EXPECT_EQ(everything(), before_);
+    }
+
+    // A DEL goes on beside an ADD that does not end, and so without a turn.
+    void expect_no_turn(const Options &fault, const std::string &says) {
+        expect_no_verb_goes_on(fault, 5, {says}, {"ADD", "GC"});
+        const Pod made = make();
+        const Reply reply = call("DEL", *made.container, fault);
+        EXPECT_THAT(reply, succeeds());
+        EXPECT_THAT(reply.err, has_all({says, "this DEL waits for no ADD of container " + made.container->id()}));
+        EXPECT_EQ(everything(), before_);
+    }
+
+    const std::string before_ = everything(), turns_ = std::string(kStateDirectory) + "/.turns";
+};
+
+TEST_F(UnansweredTest, ALockThatFailsIsNotFree) {
+    expect_no_turn(failing("fcntl", "ENOLCK", turns_), "locking .turns");
+}
+
+TEST_F(UnansweredTest, AFileOfLocksThatCannotBeOpenedIsNotMissing) {
+    const Options fault = failing("openat", "EMFILE", turns_);
+    expect_no_turn(fault, "opening " + turns_ + ": Too many open files");
+    const std::string uninstall = "uninstall --bin-dir " + bin() + " --conf-dir " + conf();
+    EXPECT_THAT(ctl_under(fault, uninstall), complains(1, {"opening " + turns_ + ": Too many open files"}));
+    EXPECT_TRUE(fs::exists(turns_)) << "whoever has a lock of it would have one that nobody sees";
+    EXPECT_THAT(ctl(uninstall), prints(0));
+    EXPECT_FALSE(fs::exists(turns_));
+}
+
+// The maps of another network namespace would be taken for this one's.
+TEST_F(UnansweredTest, AnOwnerThatCannotBeReadIsNotNone) {
+    const std::string link = node_.bpffs() + "/live/netns";
+    expect_no_verb_goes_on(failing("?readlink,readlinkat", "EIO", link), 101, {"reading " + link});
+}
+
+// It would be recorded as none, and be another one than the recorded one.
+TEST_F(UnansweredTest, ACookieThatCannotBeReadIsNotNone) {
+    const Pod made = make();
+    const std::string whole = everything();
+    const Options fault = failing("getsockopt", "EIO");
+    const Parts says = {"reading the cookie of a network namespace"};
+    EXPECT_THAT(call("ADD", *node_.container(), fault), fails_with(5, says));
+    EXPECT_THAT(call("CHECK", *made.container, fault, {{"prevResult", made.result}}), fails_with(5, says));
+    EXPECT_EQ(everything(), whole);
+    EXPECT_THAT(del(*made.container), succeeds());
+}
+
+// Nobody knows then whether the container that had the ID lives.
+TEST_F(UnansweredTest, ANamespaceThatCannotBeOpenedIsNotDead) {
+    const Pod made = make();
+    const auto other = node_.container(made.container->id());
+    const std::string whole = everything();
+    EXPECT_THAT(call("ADD", *other, failing("openat", "EMFILE", made.container->path())),
+                fails_with(4, {"opening the network namespace " + made.container->path(), "Too many open files"}));
+    EXPECT_EQ(everything(), whole);
+    EXPECT_THAT(check(made), succeeds());
+    EXPECT_THAT(del(*made.container), succeeds());
+    EXPECT_THAT(add(*other), succeeds());
+    EXPECT_THAT(del(*other), succeeds());
+}
+
+// A configuration without it would leave pods without hostPort.
+TEST_F(UnansweredTest, APortmapThatCannotBeLookedForIsNotMissing) {
+    const std::string install = "install --subnets 198.18.1.0/24 --bin-dir " + bin() + " --conf-dir " + conf() +
+                                " --plugin " + variable("PODLANE_BIN"),
+                      portmap = bin() + "/portmap";
+    EXPECT_THAT(ctl_under(failing("?access,?faccessat,?faccessat2", "EIO", portmap), install),
+                complains(1, {portmap + ": Input/output error"}));
+    std::ofstream(portmap) << "no program\n";
+    EXPECT_THAT(ctl(install), complains(1, {portmap + ": Permission denied", "chmod 755 " + portmap}));
+    EXPECT_TRUE(fs::is_empty(conf()));
+    EXPECT_THAT(ctl(install + " --mode chained").err, testing::Not(HasSubstr("portmap"))) << "it is not needed there";
+    fs::remove(portmap);
+    EXPECT_THAT(ctl(install), prints(0));
+}
+
+TEST_F(UnansweredTest, APluginThatCannotBeRunIsNotMissing) {
+    const Pod dead = make();
+    lose_namespace(dead);
+    const std::string gc = "gc --bin-dir " + bin(), plugin = bin() + "/podlane";
+    std::ofstream(plugin) << "no program\n";
+    EXPECT_THAT(ctl(gc), complains(1, {plugin + ": Permission denied", "chmod 755 " + plugin}));
+    EXPECT_THAT(ctl_under(failing("?access,?faccessat,?faccessat2", "EIO", plugin), gc),
+                complains(1, {plugin + ": Input/output error"}));
+    std::ofstream(plugin) << "#!/bin/sh\nkill -SEGV $$\n";
+    fs::permissions(plugin, fs::perms::owner_all);
+    EXPECT_THAT(ctl(gc), prints(1, {"its DEL was killed by signal 11 (Segmentation fault)", "journalctl -k"}));
+    std::ofstream(plugin) << "#!/bin/sh\necho '{\"code\": 101, \"msg\": \"no such map\"}'\nexit 1\n";
+    EXPECT_THAT(ctl(gc), prints(1, {"its DEL: no such map (code 101)"}));
+    EXPECT_THAT(ctl("gc --bin-dir " + node_.plugins()), prints(0, {"removed"}));
+}
+
+} // namespace
+} // namespace podlane::test

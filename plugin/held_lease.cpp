@@ -203,9 +203,10 @@ Result<bool> release_oldest(const cni::Config &config, const Error &full) {
         auto released = release_or_keep(one, config.state_dir);
         if (released)
             return true;
-        put_off(records, one, kTimeoutsOfPause);
-        if (released.error().code == ErrorCode::try_again_later) // the next would take as long: it is the next call's
+        if (released.error().code == ErrorCode::try_again_later) { // the next would take as long: it is the next call's
+            put_off(records, one, kTimeoutsOfPause);
             return std::move(released).error();
+        }
         log_failure(one, released);
     }
     return false;
@@ -287,8 +288,10 @@ Result<cni::Attachment> request_lease(const cni::Request &request, bool &killed)
     release_expired_leases(request.config);
     if (!TRY(has_ever_held(records)))
         return ipam::add(request, killed);
-    const std::vector<AttachmentRecord> own = TRY(held_for(request));
+    std::vector<AttachmentRecord> own = TRY(held_for(request));
     const Fd lock = TRY(lock_leases(request.config, own.empty() ? LOCK_SH : LOCK_EX));
+    if (!own.empty()) // another ADD may have had them released meanwhile
+        own = TRY(held_for(request));
     auto lease = take_over(request, TRY(release_own(request, own)), killed);
     // One that was killed has said nothing about its range.
     if (lease || killed || !has_no_address_left(lease.error()))

@@ -68,7 +68,13 @@ bool shows_namespace_of(const AttachmentRecord &one) {
 
 Result<void> collect_dead_pods(const World &world, bool owned, const std::string &state_directory, DeadPods &dead) {
     const std::string boot = TRY(boot_id());
-    dead.torn = TRY(find_torn_records(state_directory, world.bpffs));
+    if (auto torn = find_torn_records(state_directory, world.bpffs)) {
+        dead.torn = *std::move(torn);
+    } else { // the node is detached all the same
+        dead.kept.emplace("torn records", "");
+        dead.lines.push_back("kept: torn records: " + torn.error().message +
+                             "; correct that, then podlanectl uninstall");
+    }
     const auto namespaces = TRY(network_namespaces());
     net::Netlink host = TRY(net::Netlink::open());
     for (const AttachmentRecord &one : TRY(all_attachments(world, owned, state_directory))) {

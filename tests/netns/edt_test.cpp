@@ -173,9 +173,10 @@ TEST_F(Edt, AFloodGetsItsRateAndAPingDoesNotWaitForIt) {
 TEST_F(Edt, AnEarliestDepartureTimeOfASenderIsForgotten) {
     if (kind_ != "fq")
         GTEST_SKIP() << "htb knows no earliest departure times";
-    Json keys = limits();
-    keys["bandwidth"] = {{"unshapedSubnets", {Lab::kPods4, Lab::kNode4 + std::string("/32")}}};
-    const Pod receiver = lab_->add_pod(keys), sender = lab_->add_pod();
+    const Json bandwidth = {{"ingressRate", static_cast<std::uint64_t>(kRate)},
+                            {"ingressBurst", kAuto},
+                            {"unshapedSubnets", {Lab::kPods4, Lab::kNode4 + std::string("/32")}}};
+    const Pod receiver = lab_->add_pod(Json{{"bandwidth", bandwidth}}), sender = lab_->add_pod();
     for (const net::Namespace *from : {&sender.ns(), &lab_->node().ns()}) {
         const Fd sink = open_socket(receiver.ns(), Transport::udp, true, {receiver.v4, 9});
         const Fd socket = connected(*from, Transport::udp, {receiver.v4, 9});

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * The map and route helpers of the stages. `podlanectl explain` loads a copy of a program with `tracing` set, in which
- * they report their lookups and writes to events_v1, and write nothing. It is the same object, so it has the same tag;
- * in the attached programs the verifier removes these branches. bpf_map_lookup_elem() itself is not reported.
+ * The map and route helpers of the stages. `podlanectl explain` loads a copy of a program (traced.bpf.c), in which they
+ * report their lookups and writes to events_v1, and write nothing. bpf_map_lookup_elem() itself is not reported.
  */
 #pragma once
 
@@ -13,8 +12,13 @@
 #include "bpf/maps.h"
 #include "maps/abi/event.h"
 
-/* Set by the loader. */
-const volatile bool tracing = false;
+#ifdef TRACED_COPY
+/* Volatile: the compiler would pass no arguments that only the attached programs use, which the verifier refuses. */
+const volatile bool tracing = true;
+#else
+/* No variable: the verifier would have a hundred branches to take out at each load. */
+static const bool tracing = false;
+#endif
 
 #define IS_MAP(map, of) __builtin_types_compatible_p(typeof(*(map)), typeof(of))
 #define STEP_MAP(map)                                                                                                  \
@@ -36,7 +40,6 @@ const volatile bool tracing = false;
 #define STEP(kind, map, key_size, value_size)                                                                          \
 	((__u64)(kind) << 48 | (__u64)(map) << 32 | (__u64)(key_size) << 16 | (value_size))
 
-/* Not inlined, to keep the attached programs small. */
 static __attribute__((noinline)) void trace(__u64 what, __s32 answer, void *key, void *value)
 {
 	struct step step = {what >> 48, what >> 32 & 0xffff, answer, what >> 16 & 0xffff, what & 0xffff, 0};

@@ -129,11 +129,10 @@ Result<void> load_programs(ProgramNames names, const Loading &to) {
 
 // Limits hold without pl_pace, with less comfort: a kernel that cannot do this runs everything else.
 Result<void> load_with_pacing(const Loading &to) {
-    auto loaded = load_programs(
-        {PODLANE_PROGRAM_FROM_UPLINK, PODLANE_PROGRAM_TO_POD, PODLANE_PROGRAM_TO_UPLINK, PODLANE_PROGRAM_PACE}, to);
+    auto loaded = load_programs({PODLANE_PROGRAM_FROM_POD, PODLANE_PROGRAM_PACE}, to);
     if (loaded || is_transient(loaded.error().system_errno))
         return loaded;
-    return load_programs({PODLANE_PROGRAM_FROM_UPLINK, PODLANE_PROGRAM_TO_POD, PODLANE_PROGRAM_TO_UPLINK}, to);
+    return load_programs({PODLANE_PROGRAM_FROM_POD}, to);
 }
 
 std::vector<std::string_view> pin_names() {
@@ -205,8 +204,11 @@ Result<void> load_once(const std::string &directory, const LoadSettings &setting
     to.can.replies = settings.replies && TRY(kernel_is_readable());
     const auto maps = TRY(make_maps(directory, settings, maps_from));
     to.maps = maps->obj;
-    const std::array<Work, 2> works = {[&] { return load_programs({PODLANE_PROGRAM_FROM_POD}, to); },
-                                       [&] { return load_with_pacing(to); }};
+    const std::array<Work, 2> works = {
+        [&] { return load_with_pacing(to); },
+        [&] {
+            return load_programs({PODLANE_PROGRAM_FROM_UPLINK, PODLANE_PROGRAM_TO_POD, PODLANE_PROGRAM_TO_UPLINK}, to);
+        }};
     return run_parallel(works);
 }
 

@@ -8,6 +8,7 @@
 #include "loader/programs.hpp"
 #include "loader/upgrade.hpp"
 #include "maps/tables.hpp"
+#include "traced.skel.h"
 
 #include <bpf/bpf.h>
 #include <linux/bpf.h>
@@ -55,10 +56,9 @@ int take_record(void *records, void *data, std::size_t size) {
     return 0;
 }
 
-// Loads the program with `tracing` set; it reports its steps to `events`.
+// Loads the copy of the program; it reports its steps to `events`.
 Result<Fd> load_copy(const std::string &root, const char *program, const Fd &events, const LoadSettings &settings) {
-    const auto all = TRY(open_programs({program}, settings));
-    all->rodata->tracing = true;
+    const auto all = TRY(open_programs<traced_bpf>({program}, settings));
     all->rodata->node_netns = TRY(netns_of(root));
     all->rodata->traced_policies = TRY(net::has_ipsec_policies());
     TRY(reuse_maps(all->obj, live_directory(root)));
@@ -74,6 +74,7 @@ Result<Fd> load_copy(const std::string &root, const char *program, const Fd &eve
 } // namespace
 
 Result<Tracer> Tracer::load(const std::string &root, const char *program) {
+    const Fd pinned = TRY(open_program(root, program)); // an upgrade after this gives the hook another tag
     if (!TRY(is_current(root)))
         return Error{
             ErrorCode::plugin_not_available,
@@ -85,12 +86,11 @@ Result<Tracer> Tracer::load(const std::string &root, const char *program) {
     Fd events(bpf_map_create(BPF_MAP_TYPE_RINGBUF, "steps", 0, 0, kEventBytes, nullptr));
     if (!events)
         return system_error(ErrorCode::bpf, "making a ring buffer", errno);
-    const Fd pinned = TRY(open_program(root, PODLANE_PROGRAM_FROM_POD));
     LoadSettings settings;
     TRY(read_constants(pinned.get(), settings));
     settings.replies = TRY(programs_distinguish_replies(root));
     Fd copy = TRY(load_copy(root, program, events, settings));
-    std::string tag = TRY(program_facts(copy.get())).tag;
+    std::string tag = TRY(program_facts(pinned.get())).tag;
     return Tracer(std::move(copy), std::move(events), std::move(tag), settings.mark);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Runs a copy of a program over a packet of explain: nothing is sent, written or counted, and each lookup and its
-// result is reported.
+// Runs a copy of a program (bpf/traced.bpf.c) over a packet of explain: nothing is sent, written or counted, and each
+// lookup and its result is reported.
 #pragma once
 
 #include "maps/abi/event.h"
@@ -28,11 +28,10 @@ struct TracedRun {
 
 class Tracer {
   public:
-    // Loads the copy of PODLANE_PROGRAM_* from the same object, on the pinned maps. An error if those, or the pinned
-    // program, are not of this build: its answers would not be theirs.
+    // Loads the copy of PODLANE_PROGRAM_* on the pinned maps. An error if those, or the pinned program, are not of this
+    // build: its answers would not be theirs.
     static Result<Tracer> load(const std::string &root, const char *program);
-    // Of the copy. The kernel makes it of the instructions before it takes any out: that of the program on the hook is
-    // the same, if that is the same program.
+    // Of the pinned program: that on a hook has the same one, if it is the same program.
     [[nodiscard]] const std::string &tag() const { return tag_; }
     // As if the frame had met the program on this interface of the caller's network namespace. `came_by`: as what one
     // of our programs had redirected there; if it matters on which interface (0: it does not), the kernel must be 5.17.

@@ -164,7 +164,7 @@ TEST_P(FaultProbeTest, NothingIsLoadedWithoutItsTypes) {
     };
     const std::string trace = node_.dir() + "/trace";
     ASSERT_EQ(load_by_one_thread({"-o", trace}), 0);
-    for (const char *name : {"addresses_v1", PODLANE_MAP_LIMITS, "programs.rodata", "paced_sockets"}) {
+    for (const char *name : {"addresses_v1", PODLANE_MAP_LIMITS, "programs.rodata", "programs.bss", "paced_sockets"}) {
         SCOPED_TRACE(name);
         const int number = number_of("bpf(BPF_MAP_CREATE", std::string("map_name=\"") + name, trace);
         ASSERT_GT(number, 0);
@@ -219,7 +219,7 @@ TEST_P(FaultProbeTest, NothingIsLoadedForAMomentWithoutItsTypes) {
         if (const int number = number_of("bpf(BPF_MAP_CREATE", std::string("map_name=\"") + name, trace); number != 0)
             maps.emplace_back(set + "10M", number);
     ASSERT_EQ(call(explain, strace({"-e", "trace=bpf", "-o", trace})).rc, 0);
-    maps.emplace_back(explain, number_of("bpf(BPF_MAP_CREATE", "map_name=\"programs.rodata", trace));
+    maps.emplace_back(explain, number_of("bpf(BPF_MAP_CREATE", "map_name=\"traced_b.rodata", trace));
     for (const auto &[command, number] : maps) {
         SCOPED_TRACE(command + ", bpf " + std::to_string(number));
         ASSERT_GT(number, 0);

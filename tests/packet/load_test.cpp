@@ -106,14 +106,13 @@ class LoadAgain : public testing::Test {
     const std::string root_ = root();
 };
 
-// The copies that explain asks are not less than the programs: their verifier sees what is taken out of the others.
+// The copies that explain runs are larger than the programs: they report what they do.
 TEST_F(Load, LoadsTheCopiesThatAreRequested) {
     for (const char *name : kPrograms) {
         if (std::string_view(name) == PODLANE_PROGRAM_PACE)
             continue;
         const auto tracer = Tracer::load(root_, name);
         ASSERT_TRUE(tracer) << name << ": " << tracer.error().message << "\n" << tracer.error().hint;
-        EXPECT_EQ(tracer->tag(), program_facts(open_program(root_, name)->get())->tag) << name;
     }
 }
 

@@ -4,8 +4,7 @@
 
 #include "bpf/hand_over.h"
 #include "bpf/headers.h"
-
-#include <bpf/bpf_core_read.h>
+#include "bpf/kernel.h"
 
 #define ND_OPTIONS_MAX 4
 #define CHECKSUM_PARTIAL 3
@@ -49,11 +48,6 @@ struct checksum_left {
 	__u16 start; /* in sk_buff from its head, as mac_header */
 	__u16 offset;
 };
-struct sk_buff___checksum {
-	__u8 ip_summed : 2;
-	__u16 csum_start; /* and csum_offset */
-	__u16 mac_header;
-} __attribute__((preserve_access_index));
 
 #define CHECKSUM_LEFT 0x80000000U
 #define LARGEST_START 0x7fffU
@@ -64,7 +58,7 @@ struct sk_buff___checksum {
  */
 __attribute__((noinline)) int find_checksum_left(struct __sk_buff *skb)
 {
-	struct sk_buff___checksum *kernel = (void *)skb;
+	struct sk_buff___podlane *kernel = (void *)skb;
 	struct checksum_left left = {};
 	__u32 frame, start;
 

@@ -20,11 +20,14 @@ static __always_inline bool may_bypass(struct nf_conn___podlane *ct, struct net_
 {
 	const unsigned long needed = CT_SEEN_REPLY | CT_ASSURED | CT_CONFIRMED;
 	const unsigned long refused = CT_DYING | CT_TEMPLATE | CT_NAT_CLASH | CT_HELPER | CT_SEQ_ADJUST;
+	__u8 is_liberal;
 
-	if ((ct->status & (needed | refused)) != needed || is_opted_out(ct) || has_ipsec_policies(net))
+	if ((ct->status & (needed | refused)) != needed || is_opted_out(ct))
 		return false;
-	return protocol == IPPROTO_UDP || (ct->proto.tcp.state == CT_TCP_ESTABLISHED &&
-					   (net->ct.nf_ct_proto.tcp.tcp_be_liberal || how & IS_CACHED));
+	if (protocol == IPPROTO_UDP)
+		return true;
+	read_kernel(&is_liberal, sizeof(is_liberal), &net->ct.nf_ct_proto.tcp.tcp_be_liberal);
+	return ct->proto.tcp.state == CT_TCP_ESTABLISHED && (is_liberal || how & IS_CACHED);
 }
 
 /*
@@ -60,12 +63,17 @@ static __always_inline void shorten_timeout(struct nf_conn___podlane *ct, __u32 
 static __always_inline void renew_timeout(struct nf_conn___podlane *ct, struct net___podlane *net, __u8 protocol,
 					  bool is_silent)
 {
-	__u32 full = protocol == IPPROTO_TCP ? net->ct.nf_ct_proto.tcp.timeouts[CT_TCP_ESTABLISHED]
-					     : net->ct.nf_ct_proto.udp.timeouts[CT_UDP_REPLIED];
-	__u32 unacknowledged = net->ct.nf_ct_proto.tcp.timeouts[CT_TCP_UNACKNOWLEDGED];
+	__u32 full, unacknowledged;
 
-	if (is_silent && unacknowledged < full)
-		full = unacknowledged;
+	read_kernel(&full, sizeof(full),
+		    protocol == IPPROTO_TCP ? &net->ct.nf_ct_proto.tcp.timeouts[CT_TCP_ESTABLISHED]
+					    : &net->ct.nf_ct_proto.udp.timeouts[CT_UDP_REPLIED]);
+	if (is_silent) {
+		read_kernel(&unacknowledged, sizeof(unacknowledged),
+			    &net->ct.nf_ct_proto.tcp.timeouts[CT_TCP_UNACKNOWLEDGED]);
+		if (unacknowledged < full)
+			full = unacknowledged;
+	}
 	set_timeout(ct, bpf_jiffies64(), full, confirm_ns / 1000000);
 }
 
@@ -182,23 +190,25 @@ static __always_inline int query_conntrack(struct __sk_buff *skb, struct flow_sc
 	struct ct_opts *opts = &work->opts;
 	struct nf_conn___podlane *ct = find_connection(skb, work, &work->key);
 	struct net___podlane *net;
-	bool good, another;
+	int verdict;
 
 	if (!ct) {
 		if (!(how & MAY_BE_UNTRACKED) || opts->error != -ENOENT)
 			return 0;
 		return is_untracked(skb, work, how) && !has_policies(skb) ? FOLLOW_UNTRACKED : 0;
 	}
-	/* Once: for each load of such a pointer the verifier of 6.18 searches all the kernel's types by name. */
-	net = ct->ct_net.net;
-	asm volatile("" : "+r"(net));
-	another = how & MAY_BE_UNTRACKED && is_of_another(ct, protocol, how) && !has_ipsec_policies(net);
-	good = may_bypass(ct, net, protocol, how);
-	if (good && opts->dir)
-		read_translation(&ct->tuplehash[0].tuple, is_ipv4, &work->flow);
-	else if (good)
-		read_translation(&ct->tuplehash[1].tuple, is_ipv4, &work->flow);
-	if (good) {
+	net = read_net(&ct->ct_net.net);
+	if (has_ipsec_policies(net))
+		verdict = 0;
+	else if (how & MAY_BE_UNTRACKED && is_of_another(ct, protocol, how))
+		verdict = FOLLOW_UNTRACKED;
+	else
+		verdict = may_bypass(ct, net, protocol, how) ? FOLLOW_CONFIRMED : 0;
+	if (verdict == FOLLOW_CONFIRMED) {
+		if (opts->dir)
+			read_translation(&ct->tuplehash[0].tuple, is_ipv4, &work->flow);
+		else
+			read_translation(&ct->tuplehash[1].tuple, is_ipv4, &work->flow);
 		work->origin = origin_of(ct, work);
 		/* Nobody caches what goes to the node itself, or to pods of other plugins. */
 		if (!(how & READ_ONLY) &&
@@ -206,9 +216,7 @@ static __always_inline int query_conntrack(struct __sk_buff *skb, struct flow_sc
 			renew_timeout(ct, net, protocol, how & PEER_IS_SILENT);
 	}
 	bpf_ct_release(ct);
-	if (another)
-		return FOLLOW_UNTRACKED;
-	return good ? FOLLOW_CONFIRMED : 0;
+	return verdict;
 }
 
 /*

@@ -5,7 +5,7 @@
 #include "bpf/fib.h"
 #include "bpf/nf_conn.h"
 
-#define XFRM_USERPOLICY_BLOCK 1                 /* Linux 5.15 */
+#define XFRM_USERPOLICY_BLOCK 1                 /* Linux 5.15; the others are 0 and 2 */
 #define OWN_ENTRY_ADDRESS bpf_htonl(0xe0000000) /* 224.0.0.0: no host forwards, or delivers, what has it as source */
 #define OWN_ENTRY_PORT 9                        /* discard */
 #define OWN_ENTRY_MS (3600 * 1000)
@@ -16,15 +16,15 @@ const volatile bool traced_policies = false;
 /* "block" is a default for packets without a policy. */
 static __always_inline bool has_ipsec_policies(struct net___podlane *net)
 {
-	const __u8 *by_default = net->xfrm.policy_default;
+	__u8 by_default[XFRM_POLICIES] = {};
+	__u32 count[XFRM_POLICIES] = {};
 
-	if (bpf_core_field_exists(net->xfrm.policy_default) &&
-	    (by_default[0] == XFRM_USERPOLICY_BLOCK || by_default[1] == XFRM_USERPOLICY_BLOCK ||
-	     by_default[2] == XFRM_USERPOLICY_BLOCK))
-		return true;
-	if (!bpf_core_field_exists(net->xfrm.policy_count))
-		return false;
-	return net->xfrm.policy_count[0] | net->xfrm.policy_count[1] | net->xfrm.policy_count[2];
+	if (bpf_core_field_exists(net->xfrm.policy_default))
+		read_kernel(by_default, sizeof(by_default), &net->xfrm.policy_default);
+	if (bpf_core_field_exists(net->xfrm.policy_count))
+		read_kernel(count, sizeof(count), &net->xfrm.policy_count);
+	return ((by_default[0] | by_default[1] | by_default[2]) & XFRM_USERPOLICY_BLOCK) | count[0] | count[1] |
+	       count[2];
 }
 
 static __always_inline struct nf_conn___podlane *find_own_entry(struct __sk_buff *skb, struct flow_scratch *work,
@@ -62,7 +62,6 @@ __attribute__((noinline)) int has_policies(struct __sk_buff *skb)
 		.ipv4 = {OWN_ENTRY_ADDRESS, OWN_ENTRY_ADDRESS, bpf_htons(OWN_ADDRESS_PORT), bpf_htons(OWN_ENTRY_PORT)}};
 	struct flow_scratch *work = find_scratch();
 	struct nf_conn___podlane *ct;
-	struct net___podlane *net;
 	bool has;
 
 	if (!has_conntrack || !work)
@@ -76,9 +75,7 @@ __attribute__((noinline)) int has_policies(struct __sk_buff *skb)
 		ct = find_own_entry(skb, work, &own);
 	if (!ct)
 		return 1;
-	net = ct->ct_net.net;
-	asm volatile("" : "+r"(net));
-	has = has_ipsec_policies(net);
+	has = has_ipsec_policies(read_net(&ct->ct_net.net));
 	bpf_ct_change_timeout(ct, OWN_ENTRY_MS);
 	bpf_ct_release(ct);
 	return has;

@@ -21,7 +21,7 @@ __attribute__((noinline)) int renew_connection(struct __sk_buff *skb, __u32 has_
 	struct nf_conn___podlane *ct;
 	struct net___podlane *net;
 	const struct flow *other;
-	__u32 full;
+	__u32 full, closed;
 
 	if (!has_conntrack || !work || (can_read_kernel && ctinfo_of(skb) == CTINFO_NONE))
 		return 0;
@@ -34,12 +34,12 @@ __attribute__((noinline)) int renew_connection(struct __sk_buff *skb, __u32 has_
 	ct = find_connection(skb, work, &work->other);
 	if (!ct)
 		return 0;
-	net = ct->ct_net.net;
-	asm volatile("" : "+r"(net));
+	net = read_net(&ct->ct_net.net);
 	if ((ct->status & (settled | CT_DYING)) == settled && ct->proto.tcp.state == CT_TCP_ESTABLISHED) {
-		full = net->ct.nf_ct_proto.tcp.timeouts[CT_TCP_ESTABLISHED];
+		read_kernel(&full, sizeof(full), &net->ct.nf_ct_proto.tcp.timeouts[CT_TCP_ESTABLISHED]);
+		read_kernel(&closed, sizeof(closed), &net->ct.nf_ct_proto.tcp.timeouts[CT_TCP_CLOSE]);
 		if (is_reset)
-			shorten_timeout(ct, net->ct.nf_ct_proto.tcp.timeouts[CT_TCP_CLOSE]);
+			shorten_timeout(ct, closed);
 		else if (ct->timeout - (__u32)bpf_jiffies64() < full - full / 8)
 			renew_timeout(ct, net, IPPROTO_TCP, false);
 	}

@@ -4,11 +4,9 @@
 
 #include "bpf/exempt.h"
 #include "bpf/headers.h"
-#include "bpf/packet.h"
+#include "bpf/kernel.h"
 #include "bpf/limit_group.h"
 #include "maps/abi/unpaced_flow.h"
-
-#include <bpf/bpf_core_read.h>
 
 /* TCP does not pace the first 10 segments of a connection (Linux, since 4.20), and sends two at a time. */
 #define UNPACED_SEGMENTS 12
@@ -52,11 +50,6 @@ static __always_inline __u32 segments_sent(struct __sk_buff *skb)
 	return tcp ? tcp->data_segs_out : NO_SEGMENTS;
 }
 
-/* The fields read of the kernel's struct sock, with which a struct tcp_sock begins. */
-struct sock___podlane {
-	unsigned long sk_max_pacing_rate;
-} __attribute__((preserve_access_index));
-
 /*
  * pl_pace finds a receiver by the remote address of the sender's socket: that of a Service is none's. The packet that
  * is translated is of the flow in the scratch area.
@@ -75,11 +68,12 @@ static __always_inline bool is_to_service(bool is_translated)
 static __always_inline bool is_paced_socket(struct __sk_buff *skb, __u32 direction)
 {
 	struct bpf_sock *socket = skb->sk;
-	struct sock___podlane *tcp = socket ? (void *)bpf_skc_to_tcp_sock(socket) : 0;
+	struct tcp_sock___podlane *tcp = socket ? (void *)bpf_skc_to_tcp_sock(socket) : 0;
 	struct announced *announced;
 
 	announced = tcp ? bpf_sk_storage_get(&paced_sockets, tcp, 0, 0) : 0;
-	return announced && announced->flows[direction & 1].rate && tcp->sk_max_pacing_rate <= announced->rate;
+	return announced && announced->flows[direction & 1].rate &&
+	       tcp->inet_conn.icsk_inet.sk.sk_max_pacing_rate <= announced->rate;
 }
 
 /*
@@ -214,17 +208,6 @@ __attribute__((noinline)) int within_limit(struct __sk_buff *skb, __u32 ifindex,
 	       (is_within_one_packet(state, bytes) && pass(skb, state, &state->limit, bytes, direction, headers));
 }
 
-/* The fields read of the kernel's structures that say how it cuts a GSO packet. */
-struct sk_buff___cut {
-	__u8 encapsulation : 1;
-	__u16 inner_transport_header, transport_header, mac_header; /* from the head */
-	unsigned char *head;
-	__u32 end; /* from the head: there struct skb_shared_info is */
-} __attribute__((preserve_access_index));
-struct skb_shared_info___cut {
-	__u32 gso_type;
-} __attribute__((preserve_access_index));
-
 #define CUT_AS_TCP (1 << 0 | 1 << 4) /* SKB_GSO_TCPV4, SKB_GSO_TCPV6 */
 #define TCP_DATA_OFFSET 12
 #define TCP_HEADER_MOST 60
@@ -237,8 +220,8 @@ struct skb_shared_info___cut {
  */
 __attribute__((noinline)) int cut_headers(struct __sk_buff *skb, __u32 is_read)
 {
-	struct sk_buff___cut *kernel = (void *)skb;
-	struct skb_shared_info___cut *shared;
+	struct sk_buff___podlane *kernel = (void *)skb;
+	struct skb_shared_info___podlane *shared;
 	__u32 at, frame;
 	bool is_tunnel;
 	__u8 words;

@@ -2,9 +2,7 @@
 /* The kernel's connections: the parts of its structures that are read, and its functions. */
 #pragma once
 
-#include "bpf/packet.h"
-
-#include <bpf/bpf_core_read.h>
+#include "bpf/kernel.h"
 
 /* Set by the loader: false on kernels without bpf_skb_ct_lookup() (before 6.1), where every flow takes the slow path.
  */
@@ -37,7 +35,6 @@ const volatile __u64 confirm_ns = 1000000000;
 #define CT_TCP_LIBERAL 0x08      /* a connection that conntrack has met in its middle */
 #define CT_TCP_UNACKNOWLEDGED 13 /* a time-out: of a connection with data that nobody has acknowledged */
 #define CT_UDP_REPLIED 1
-#define XFRM_POLICIES 3 /* in, out, forward */
 
 /* The parts of the kernel's structures that are read; nf_conntrack may be a module, whose types vmlinux.h lacks. */
 union nf_inet_addr___podlane {
@@ -64,34 +61,6 @@ struct nf_conntrack_tuple___podlane {
 
 struct nf_conntrack_tuple_hash___podlane {
 	struct nf_conntrack_tuple___podlane tuple;
-} __attribute__((preserve_access_index));
-
-struct nf_tcp_net___podlane {
-	unsigned int timeouts[14];
-	__u8 tcp_be_liberal;
-} __attribute__((preserve_access_index));
-
-struct nf_udp_net___podlane {
-	unsigned int timeouts[2];
-} __attribute__((preserve_access_index));
-
-struct nf_ip_net___podlane {
-	struct nf_tcp_net___podlane tcp;
-	struct nf_udp_net___podlane udp;
-} __attribute__((preserve_access_index));
-
-struct netns_ct___podlane {
-	struct nf_ip_net___podlane nf_ct_proto;
-} __attribute__((preserve_access_index));
-
-struct netns_xfrm___podlane {
-	unsigned int policy_count[XFRM_POLICIES * 2];
-	__u8 policy_default[XFRM_POLICIES];
-} __attribute__((preserve_access_index));
-
-struct net___podlane {
-	struct netns_ct___podlane ct;
-	struct netns_xfrm___podlane xfrm;
 } __attribute__((preserve_access_index));
 
 /* Read as a whole. */
@@ -145,10 +114,6 @@ extern void bpf_ct_release(struct nf_conn___podlane *ct) __ksym __weak;
 #define CTINFO_ESTABLISHED_REPLY 3
 #define CTINFO_RELATED_REPLY 4
 #define CTINFO_NONE 8 /* the packet has no conntrack entry */
-
-struct sk_buff___podlane {
-	unsigned long _nfct;
-} __attribute__((preserve_access_index));
 
 /* Of a packet on its way through the host stack: conntrack's entry, with the verdict in its lowest bits. 0: none. */
 static __always_inline unsigned long entry_of(struct __sk_buff *skb)

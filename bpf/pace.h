@@ -4,9 +4,7 @@
 
 #include "bpf/exempt.h"
 #include "bpf/rate.h"
-#include "bpf/packet.h"
-
-#include <bpf/bpf_core_read.h>
+#include "bpf/kernel.h"
 
 #define SOL_SOCKET 1
 #define SOL_TCP 6
@@ -20,30 +18,6 @@
 /* The kernel makes its packets larger than 1 ms of the rate if round trips are shorter. */
 #define SHORT_ROUND_TRIP_US 4000
 #define SMALLEST_WINDOW 4
-
-/* The part of the kernel's struct tcp_sock that is read. */
-struct net___paced {
-	struct {
-		unsigned int inum;
-	} ns;
-} __attribute__((preserve_access_index));
-
-struct tcp_sock___paced {
-	struct {
-		struct {
-			struct {
-				struct {
-					struct {
-						struct net___paced *net;
-					} skc_net;
-				} __sk_common;
-				unsigned long sk_max_pacing_rate;
-			} sk;
-		} icsk_inet;
-	} inet_conn;
-	__u32 snd_una, snd_nxt, write_seq, snd_wnd, snd_cwnd, snd_ssthresh, mss_cache, srtt_us;
-	__u64 bytes_acked;
-} __attribute__((preserve_access_index));
 
 /* Of a connection: just established, has nothing sent yet, sends its first window, or more. */
 enum progress { STARTS, WAITS, BEGINS, SENDS };
@@ -127,7 +101,7 @@ static __always_inline bool find_rates(__u32 ifindex, enum limit_direction direc
  * The rate of a socket if nothing paced it: the bytes it holds in DEMAND_US or a round trip, no more than its windows
  * let through. A congestion window at its clamp is held back by pacing.
  */
-static __always_inline void look_at(struct tcp_sock___paced *tcp, const struct announced *announced,
+static __always_inline void look_at(struct tcp_sock___podlane *tcp, const struct announced *announced,
 				    struct sender *sender)
 {
 	__u32 unsent = tcp->write_seq - tcp->snd_nxt, held = tcp->write_seq - tcp->snd_una;
@@ -291,7 +265,7 @@ static __always_inline __u32 clamp_for(__u32 srtt_us, __u32 mss, __u64 rate)
 }
 
 /* An application that set SO_MAX_PACING_RATE itself since is held to the smaller of both. */
-static __always_inline void note_own_rate(struct announced *announced, struct tcp_sock___paced *tcp)
+static __always_inline void note_own_rate(struct announced *announced, struct tcp_sock___podlane *tcp)
 {
 	unsigned long now = tcp->inet_conn.icsk_inet.sk.sk_max_pacing_rate;
 	__u32 rate = now < UNPACED ? now : UNPACED;
@@ -307,7 +281,7 @@ static __always_inline void note_own_rate(struct announced *announced, struct tc
  * learned of a path that is slower than the limit would be lost. So it goes up only while it holds the window back, and
  * in small steps, and down if the window is larger, or the threshold says nothing yet.
  */
-static __always_inline __u32 next_clamp(const struct announced *announced, struct tcp_sock___paced *tcp, __u32 clamp)
+static __always_inline __u32 next_clamp(const struct announced *announced, struct tcp_sock___podlane *tcp, __u32 clamp)
 {
 	__u32 last = announced->clamp, window = tcp->snd_cwnd, step = window + window / 4 + 1;
 
@@ -321,7 +295,7 @@ static __always_inline __u32 next_clamp(const struct announced *announced, struc
 }
 
 /* `socket`: what bpf_setsockopt() takes in a program of this kind. A rate of 0: no limit. */
-static __always_inline void announce(void *socket, struct announced *announced, struct tcp_sock___paced *tcp,
+static __always_inline void announce(void *socket, struct announced *announced, struct tcp_sock___podlane *tcp,
 				     __u64 found, __u32 wanted)
 {
 	__u32 clamp = next_clamp(announced, tcp, wanted);

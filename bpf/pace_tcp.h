@@ -13,9 +13,13 @@
 static __always_inline __u32 netns_of(struct bpf_sock_ops *ops)
 {
 	struct bpf_sock *socket = ops->sk;
-	struct tcp_sock___paced *tcp = socket ? (void *)bpf_skc_to_tcp_sock(socket) : 0;
+	struct tcp_sock___podlane *tcp = socket ? (void *)bpf_skc_to_tcp_sock(socket) : 0;
+	__u32 inum;
 
-	return tcp ? tcp->inet_conn.icsk_inet.sk.__sk_common.skc_net.net->ns.inum : 0;
+	if (!tcp)
+		return 0;
+	read_kernel(&inum, sizeof(inum), &read_net(&tcp->inet_conn.icsk_inet.sk.__sk_common.skc_net.net)->ns.inum);
+	return inum;
 }
 
 static __always_inline void read_addresses(struct bpf_sock_ops *ops, struct ends *ends)
@@ -68,7 +72,7 @@ __attribute__((noinline)) int leave(struct bpf_sock_ops *ops, __u32 ifindex, __u
 __attribute__((noinline)) int share_of(struct bpf_sock_ops *ops, __u32 ifindex, __u32 direction, __u32 progress)
 {
 	struct bpf_sock *socket = ops->sk;
-	struct tcp_sock___paced *tcp = socket ? (void *)bpf_skc_to_tcp_sock(socket) : 0;
+	struct tcp_sock___podlane *tcp = socket ? (void *)bpf_skc_to_tcp_sock(socket) : 0;
 	struct announced *announced = socket ? bpf_sk_storage_get(&paced_sockets, socket, 0, 0) : 0;
 	struct sender sender = {};
 
@@ -96,7 +100,7 @@ static __always_inline void pace(struct bpf_sock_ops *ops, enum progress progres
 {
 	struct bpf_sock *socket = ops->sk;
 	struct announced *announced, nothing = {.rate = UNPACED, .clamp = UNCLAMPED, .own_rate = UNPACED};
-	struct tcp_sock___paced *tcp = socket ? (void *)bpf_skc_to_tcp_sock(socket) : 0;
+	struct tcp_sock___podlane *tcp = socket ? (void *)bpf_skc_to_tcp_sock(socket) : 0;
 	struct ends ends = {};
 	__u32 rate = 0;
 	int window;

@@ -67,10 +67,9 @@ static __always_inline void read_windows(struct flow_scratch *work, const void *
 static __always_inline void read_end(struct nf_conn___podlane *ct, struct tracked_end *end)
 {
 	const unsigned long not_judged = CT_DYING | CT_TEMPLATE | CT_HELPER | CT_SEQ_ADJUST | CT_OFFLOADED;
-	struct net___podlane *net = ct->ct_net.net;
+	struct net___podlane *net = read_net(&ct->ct_net.net);
 
-	asm volatile("" : "+r"(net));
-	end->may_bypass = may_bypass(ct, net, IPPROTO_TCP, 0);
+	end->may_bypass = !has_ipsec_policies(net) && may_bypass(ct, net, IPPROTO_TCP, 0);
 	end->state = ct->status & not_judged || !(ct->status & CT_SEEN_REPLY) ? 0 : ct->proto.tcp.state;
 }
 
@@ -131,12 +130,6 @@ static __always_inline int query_windows(struct flow_scratch *work, const struct
 		return WINDOW_ACCEPTS;
 	return left || is_known ? WINDOW_REFUSES : WINDOW_UNKNOWN;
 }
-
-/* The part of the kernel's struct tcp_sock that is read. */
-struct tcp_sock___podlane {
-	__u32 rcv_nxt, rcv_wnd;
-	__u32 snd_una, snd_nxt, max_window;
-} __attribute__((preserve_access_index));
 
 /* By RFC 5961 (3.2, 5.2), and a window below, as above. */
 static __always_inline bool is_discarded(const struct tcp_sock___podlane *tcp, const struct tcp_end *said)

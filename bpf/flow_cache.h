@@ -6,6 +6,7 @@
 #include "bpf/direct.h"
 #include "bpf/fib.h"
 #include "bpf/forwarded.h"
+#include "bpf/own_connection.h"
 #include "bpf/tables.h"
 
 /* So many times confirm_ns a peer may be silent while it is sent to. */
@@ -54,6 +55,8 @@ __attribute__((noinline)) int forget_earlier(struct __sk_buff *skb, __u32 from)
 	reverse_key(&work->key, &work->other);
 	map_remove(&flows_v2, &work->other);
 	map_remove(&forwarded_v2, &work->other);
+	forget_own_connection(&work->key);
+	forget_own_connection(&work->other);
 	return 0;
 }
 
@@ -155,10 +158,12 @@ static __always_inline int learn_flow(struct __sk_buff *skb, struct flow_scratch
 	verdict = query_conntrack(skb, work, how);
 	if (verdict == FOLLOW_CONFIRMED && is_cached)
 		is_cached = is_same_connection(work);
-	if (verdict == FOLLOW_CONFIRMED &&
-	    (how & (TCP_FIN | TCP_SYN | TCP_RST | READ_ONLY) ||
-	     (!is_cached && !was_forwarded(find_translated_key(work), now, skb->ifindex))))
+	if (verdict == FOLLOW_CONFIRMED && how & (TCP_FIN | TCP_SYN | TCP_RST | READ_ONLY))
 		verdict = 0;
+	if (verdict == FOLLOW_CONFIRMED && !is_cached && !was_forwarded(find_translated_key(work), now, skb->ifindex)) {
+		note_not_forwarded(skb);
+		verdict = 0;
+	}
 	if (verdict != FOLLOW_CONFIRMED)
 		leave_as_is(work, 0);
 	if (!verdict || how & READ_ONLY)
@@ -278,7 +283,7 @@ __attribute__((noinline)) int follow(struct __sk_buff *skb, __u32 how)
 			note_window(known, work);
 			return result_of(&work->flow, skb->ifindex);
 		}
-	} else if (changes_state && !(how & MAY_BE_UNTRACKED)) {
+	} else if (changes_state ? !(how & MAY_BE_UNTRACKED) : is_own_connection(skb)) {
 		return leave_as_is(work, 0);
 	}
 	result = learn_flow(skb, work, now, how, is_cached);

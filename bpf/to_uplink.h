@@ -48,7 +48,7 @@ static __always_inline int clear_arp_sender(struct packet *p)
 static __always_inline bool is_from_fast_pod(struct packet *p)
 {
 	__u32 came_by = p->skb->ingress_ifindex;
-	struct interface *sender = map_find(&interfaces_v1, &came_by);
+	struct interface *sender = came_by ? map_find(&interfaces_v1, &came_by) : 0;
 
 	return sender && sender->flags & INTERFACE_FAST_UPLINK;
 }

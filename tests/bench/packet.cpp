@@ -215,8 +215,8 @@ Result<std::uint64_t> counted(const Node &node, const Case &kind) {
     return sums.by_reason[kind.expected].packets + sums.by_reason[REASON_DROP_EGRESS_LIMIT].packets;
 }
 
-// As if conntrack had just confirmed it: the connection to this port, which is that of the receiver or translated to
-// it.
+// As if conntrack had just confirmed it, or, with firstPacket: direct, had just been found not to know it: the
+// connection to this port, which is that of the receiver or translated to it.
 Result<void> put_flow(const Node &node, const Case &kind, std::uint32_t receiver, std::uint16_t port,
                       std::uint16_t translated) {
     const flow_key key{.source = source_of(kind),
@@ -232,7 +232,8 @@ Result<void> put_flow(const Node &node, const Case &kind, std::uint32_t receiver
                                    .destination = key.destination,
                                    .source_port = key.source_port,
                                    .destination_port = htons(translated),
-                                   .flags = port == translated ? 0U : std::uint32_t{FLOW_TRANSLATED},
+                                   .flags = (port == translated ? 0U : std::uint32_t{FLOW_TRANSLATED}) |
+                                            (node.confirmed ? 0U : std::uint32_t{FLOW_UNTRACKED}),
                                    .ifindex = kSender,
                                    .check = flow_check(&key),
                                    .window = {}});
@@ -293,7 +294,7 @@ Result<void> measure(const Node &node, const Case &kind, std::uint32_t endpoints
     const Fd program = TRY(open_program(kRoot, kind.program));
     const std::uint32_t receivers = endpoints - 1;
     const std::uint64_t before = TRY(counted(node, kind));
-    if (node.confirmed && kind.expected == REASON_SENT_DIRECT)
+    if (kind.expected == REASON_SENT_DIRECT)
         for (std::uint32_t i = 0; i < receivers; ++i)
             TRY(put_flows(node, kind, i));
     const Durations found = run_on_cpus(program, kind, receivers, settings);

@@ -226,15 +226,17 @@ Result<std::vector<Attached>> attached(std::uint32_t ifindex, Hook hook) {
     return attached_as_either(ifindex, hook, names, true);
 }
 
-Result<std::vector<std::uint32_t>> programs_on_tcx(std::uint32_t ifindex, Hook hook) {
-    return has_tcx() ? ids_on_tcx(ifindex, hook) : std::vector<std::uint32_t>{};
+Result<std::vector<std::uint32_t>> programs_on_hook(std::uint32_t ifindex, Hook hook) {
+    std::vector<std::uint32_t> ids;
+    if (has_tcx())
+        ids = TRY(ids_on_tcx(ifindex, hook));
+    if (const auto on_clsact = TRY(id_on_clsact(ifindex, hook)))
+        ids.push_back(*on_clsact);
+    return ids;
 }
 
-Result<bool> is_attached(std::uint32_t ifindex, Hook hook, int program_fd, const ProgramsOnTcx &on_tcx) {
-    const std::uint32_t id = TRY(program_facts(program_fd)).id;
-    if (std::ranges::count(TRY(on_tcx(ifindex, hook)), id) != 0)
-        return true;
-    return TRY(id_on_clsact(ifindex, hook)) == id;
+Result<bool> is_attached(std::uint32_t ifindex, Hook hook, int program_fd, const ProgramsOnHook &on_hook) {
+    return std::ranges::count(TRY(on_hook(ifindex, hook)), TRY(program_facts(program_fd)).id) != 0;
 }
 
 Result<HookSurvey> HookSurvey::make(net::Netlink &host) { return HookSurvey(TRY(net::links_with_ingress_qdisc(host))); }

@@ -51,14 +51,15 @@ Result<void> attach(std::uint32_t ifindex, Hook hook, HookKind kind, int program
 // Detaches every program of Podlane's from the hook; false if there was none. A missing interface is no error.
 Result<bool> detach(std::uint32_t ifindex, Hook hook);
 
-// IDs of all programs on the tcx hook, in their order; none on a kernel without tcx. The kernel requires CAP_NET_ADMIN.
-Result<std::vector<std::uint32_t>> programs_on_tcx(std::uint32_t ifindex, Hook hook);
-using ProgramsOnTcx = std::function<Result<std::vector<std::uint32_t>>(std::uint32_t ifindex, Hook hook)>;
+// IDs of all programs on the tcx hook, in their order, none on a kernel without tcx, and of the one in Podlane's slot
+// on clsact. The kernel requires CAP_NET_ADMIN.
+Result<std::vector<std::uint32_t>> programs_on_hook(std::uint32_t ifindex, Hook hook);
+using ProgramsOnHook = std::function<Result<std::vector<std::uint32_t>>(std::uint32_t ifindex, Hook hook)>;
 
 // Whether this program is on the hook, of either kind. Unlike all others here this needs no capability but that of
-// `on_tcx`.
+// `on_hook`.
 Result<bool> is_attached(std::uint32_t ifindex, Hook hook, int program_fd,
-                         const ProgramsOnTcx &on_tcx = &programs_on_tcx);
+                         const ProgramsOnHook &on_hook = &programs_on_hook);
 
 // Podlane's programs on the hook, of both kinds, in their order.
 Result<std::vector<Attached>> attached(std::uint32_t ifindex, Hook hook);

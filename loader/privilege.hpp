@@ -12,10 +12,11 @@ namespace podlane {
 // is set (prctl(2)). Both hold for all that it starts. A capability that it does not have is not given to it.
 Result<void> keep_capabilities(std::span<const int> kept);
 
-// From now on the process reads: bpf(2) to read only, no file opened for writing, made, renamed or removed, no memory
-// shared with a map to be written, no program executed, no connection opened, nothing sent to an address, no signal to
-// another process, and no process's priority or another one's limits changed (EPERM, by seccomp(2)). Call it after
-// keep_capabilities(). It holds for ever.
+// From now on the process makes only the calls that it needs for reading maps and files, and for serving the clients of
+// a socket that listens already: bpf(2) to read only, no file opened for writing, no memory shared with a map to be
+// written, no address sent to, no signal but to itself. All other calls fail (EPERM, by seccomp(2)), such as those that
+// start a process or a thread, name or connect a socket, or make IPC of System V. Call it after keep_capabilities(). It
+// holds for ever.
 Result<void> only_read();
 
 } // namespace podlane

@@ -7,6 +7,9 @@
 
 #include <bpf/bpf.h>
 #include <linux/capability.h>
+#include <linux/fs.h>
+#include <net/if.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -80,6 +83,7 @@ TEST(Privilege, WhoOnlyReadsLeavesMapsFilesAndProcessesAlone) {
     const Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const Fd datagrams(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     sockaddr_un address{AF_UNIX, "/nobody"};
+    const pid_t parent = getpid();
     const auto send_to = [&](auto where) {
         return static_cast<int>(syscall(SYS_sendto, datagrams.get(), name, 1, 0, where, sizeof address));
     };
@@ -105,9 +109,9 @@ TEST(Privilege, WhoOnlyReadsLeavesMapsFilesAndProcessesAlone) {
         {"renaming a file", false, [&] { return rename(name, (file + "2").c_str()); }},
         {"another mode", false, [&] { return fchmod(opened.get(), 0777); }},
         {"cutting a file", false, [&] { return truncate(name, 0); }},
-        {"ending another process", false, [&] { return kill(getppid(), 0); }},
+        {"ending another process", false, [&] { return kill(parent, 0); }},
         {"ending a thread of another process", false,
-         [&] { return static_cast<int>(syscall(SYS_tgkill, getppid(), getppid(), 0)); }},
+         [&] { return static_cast<int>(syscall(SYS_tgkill, parent, parent, 0)); }},
         {"a signal to itself", true, [&] { return static_cast<int>(syscall(SYS_tgkill, getpid(), getpid(), 0)); }},
         {"memory of its own", true, [&] { return mapped(-1, MAP_PRIVATE | MAP_ANONYMOUS); }},
         {"memory of a map", false, [&] { return mapped(map.get(), MAP_SHARED); }},
@@ -119,7 +123,7 @@ TEST(Privilege, WhoOnlyReadsLeavesMapsFilesAndProcessesAlone) {
         {"a message to an address", false, [&] { return static_cast<int>(sendmsg(datagrams.get(), &message, 0)); }},
         {"messages", false, [&] { return sendmmsg(datagrams.get(), &messages, 1, 0); }},
         {"limits of its own", true, [&] { return prlimit(0, RLIMIT_CORE, nullptr, &limit); }},
-        {"limits of another process", false, [&] { return prlimit(getppid(), RLIMIT_CORE, nullptr, &limit); }},
+        {"limits of another process", false, [&] { return prlimit(parent, RLIMIT_CORE, nullptr, &limit); }},
         // Its own: the kernel refuses those of a process that has more capabilities.
         {"a priority", false, [&] { return setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0)); }},
         {"its scheduling", false, [&] { return static_cast<int>(syscall(SYS_sched_setattr, 0, nullptr, 0)); }},
@@ -135,6 +139,78 @@ TEST(Privilege, WhoOnlyReadsLeavesMapsFilesAndProcessesAlone) {
     EXPECT_EQ(bpf_map_lookup_elem(map.get(), &key, &value), 0);
     EXPECT_EQ(value, 0U);
     std::filesystem::remove_all(directory);
+}
+
+TEST(Privilege, WhoOnlyReadsLeavesNamesOfSocketsAndOwnersOfDescriptorsAlone) {
+    std::string directory = "/tmp/podlane-test-XXXXXX";
+    ASSERT_NE(mkdtemp(directory.data()), nullptr);
+    const Fd opened(open(directory.c_str(), O_RDONLY | O_CLOEXEC));
+    const Fd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{AF_UNIX, {}};
+    (directory + "/socket").copy(address.sun_path, sizeof address.sun_path - 1);
+    std::array<char, IF_NAMESIZE> name{};
+    const pid_t parent = getpid();
+    const int flags = 0;
+    expect_only_reading({
+        {"the name of an interface", true, [&] { return if_indextoname(1, name.data()) == nullptr ? -1 : 0; }},
+        {"a socket of netlink", false, [] { return ::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, 0); }},
+        {"a name of a socket", false,
+         [&] { return bind(socket.get(), reinterpret_cast<const sockaddr *>(&address), sizeof address); }},
+        {"who gets the signals of a descriptor", false, [&] { return fcntl(socket.get(), F_SETOWN, parent); }},
+        {"who gets the signals of a socket", false, [&] { return ioctl(socket.get(), FIOSETOWN, &parent); }},
+        {"flags of a file", false, [&] { return ioctl(opened.get(), FS_IOC_SETFLAGS, &flags); }},
+        {"a second process", false, [] { return fork(); }},
+    });
+    EXPECT_FALSE(std::filesystem::exists(address.sun_path));
+    std::filesystem::remove_all(directory);
+}
+
+// Each with arguments that the kernel would refuse otherwise than a filter does.
+TEST(Privilege, WhoOnlyReadsMakesNoCallThatReadingDoesNotNeed) {
+    constexpr std::array<std::pair<const char *, long>, 36> kCalls = {{
+        {"shmget", SYS_shmget},
+        {"msgget", SYS_msgget},
+        {"semget", SYS_semget},
+        {"mq_open", SYS_mq_open},
+        {"bind", SYS_bind},
+        {"listen", SYS_listen},
+        {"recvmsg", SYS_recvmsg}, // which may bring descriptors
+        {"setsockopt", SYS_setsockopt},
+        {"ptrace", SYS_ptrace},
+        {"process_vm_readv", SYS_process_vm_readv},
+        {"process_vm_writev", SYS_process_vm_writev},
+        {"pidfd_open", SYS_pidfd_open},
+        {"pidfd_getfd", SYS_pidfd_getfd},
+        {"add_key", SYS_add_key},
+        {"keyctl", SYS_keyctl},
+        {"mount", SYS_mount},
+        {"umount2", SYS_umount2},
+        {"open_tree", SYS_open_tree},
+        {"unshare", SYS_unshare},
+        {"setns", SYS_setns},
+        {"chdir", SYS_chdir},
+        {"memfd_create", SYS_memfd_create},
+        {"splice", SYS_splice},
+        {"pwrite64", SYS_pwrite64},
+        {"ftruncate", SYS_ftruncate},
+        {"fallocate", SYS_fallocate},
+        {"copy_file_range", SYS_copy_file_range},
+        {"flock", SYS_flock},
+        {"inotify_init1", SYS_inotify_init1},
+        {"io_uring_setup", SYS_io_uring_setup},
+        {"io_uring_enter", SYS_io_uring_enter},
+        {"userfaultfd", SYS_userfaultfd},
+        {"perf_event_open", SYS_perf_event_open},
+        {"timer_create", SYS_timer_create},
+        {"clone3", SYS_clone3},
+        {"a call of a later kernel", 1000},
+    }};
+    std::vector<Attempt> attempts;
+    attempts.reserve(kCalls.size());
+    for (const auto &[name, number] : kCalls)
+        attempts.push_back(
+            {name, false, [number = number] { return static_cast<int>(syscall(number, -1, 0, 0, 0, 0, 0)); }});
+    expect_only_reading(attempts);
 }
 
 TEST(Privilege, ACallDropsItBeforeItReadsItsConfiguration) {

@@ -25,9 +25,9 @@ struct AdminQuery {
     char network[ENDPOINT_NETWORK_SIZE]{};
 };
 struct AdminAnswer {
-    int error = 0;           // errno
-    std::uint32_t count = 0; // of `ids`
-    std::array<std::uint32_t, 64> ids{};
+    int error = 0;                       // errno
+    std::uint32_t count = 0;             // of `ids`
+    std::array<std::uint32_t, 65> ids{}; // 64 on tcx, the kernel's limit, and one on clsact
     bool has_drops = false;
     std::uint64_t drops = 0;
 };
@@ -38,7 +38,7 @@ AdminAnswer answer_to(const AdminQuery &query) {
         const auto drops = egress_drops_of(std::string(field_text(query.network)));
         answer.has_drops = drops.has_value();
         answer.drops = drops.value_or(0);
-    } else if (const auto ids = programs_on_tcx(query.ifindex, query.hook)) {
+    } else if (const auto ids = programs_on_hook(query.ifindex, query.hook)) {
         answer.count = static_cast<std::uint32_t>(std::min(ids->size(), answer.ids.size()));
         std::copy_n(ids->begin(), answer.count, answer.ids.begin());
     } else {
@@ -112,10 +112,11 @@ AdminProcess::~AdminProcess() {
 
 AdminQueries AdminProcess::queries() const {
     const int end = end_.get();
-    const auto on_tcx = [end](std::uint32_t ifindex, Hook hook) -> Result<std::vector<std::uint32_t>> {
+    const auto on_hook = [end](std::uint32_t ifindex, Hook hook) -> Result<std::vector<std::uint32_t>> {
         const AdminAnswer answer = TRY(query_process(end, {.ifindex = ifindex, .hook = hook}));
         if (answer.error != 0)
-            return system_error(ErrorCode::bpf, "listing the programs on tcx of interface " + std::to_string(ifindex),
+            return system_error(ErrorCode::bpf,
+                                "listing the programs on the hooks of interface " + std::to_string(ifindex),
                                 answer.error);
         return std::vector<std::uint32_t>(answer.ids.begin(), answer.ids.begin() + answer.count);
     };
@@ -125,7 +126,7 @@ AdminQueries AdminProcess::queries() const {
         const auto answer = query_process(end, query);
         return answer && answer->has_drops ? std::optional(answer->drops) : std::nullopt;
     };
-    return {on_tcx, egress_drops};
+    return {on_hook, egress_drops};
 }
 
 Result<void> AdminProcess::check() {

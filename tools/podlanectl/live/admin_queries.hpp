@@ -17,7 +17,7 @@
 namespace podlane::ctl {
 
 struct AdminQueries {
-    ProgramsOnTcx on_tcx = &programs_on_tcx;
+    ProgramsOnHook on_hook = &programs_on_hook;
     std::function<std::optional<std::uint64_t>(const std::string &network)> egress_drops = &egress_drops_of;
 };
 

@@ -39,7 +39,7 @@ struct Scrape {
 };
 
 Result<Scrape> read_all(const Selection &selection, const std::string &state_directory, const World &world,
-                        const ProgramsOnTcx &on_tcx) {
+                        const ProgramsOnHook &on_hook) {
     Scrape all;
     auto endpoints = selected_endpoints(selection, world);
     // Endpoints come and go between two scrapes.
@@ -52,7 +52,7 @@ Result<Scrape> read_all(const Selection &selection, const std::string &state_dir
         all.records.push_back(TRY(recorded(records, one)));
     all.counters = TRY(read_counters(all.endpoints, true, world));
     all.limits = TRY((read_map<std::uint32_t, bandwidth>(world.bpffs, PODLANE_MAP_BANDWIDTHS)));
-    all.uplinks = TRY(read_uplinks(world, on_tcx));
+    all.uplinks = TRY(read_uplinks(world, on_hook));
     all.maps = TRY(read_maps(world));
     return all;
 }
@@ -237,7 +237,7 @@ Result<std::string> exposition(const Wanted &wanted, const World &world, const A
     out.sample({}, loaded ? 1 : 0);
     if (!loaded)
         return std::move(out).text();
-    const Scrape all = TRY(read_all(wanted.selection, wanted.state_directory, world, queries.on_tcx));
+    const Scrape all = TRY(read_all(wanted.selection, wanted.state_directory, world, queries.on_hook));
     put_nodes(out, all);
     put_labels(out, all, wanted.labels);
     put_endpoints(out, all, queries);

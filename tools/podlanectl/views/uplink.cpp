@@ -39,11 +39,11 @@ constexpr std::array<Column<UplinkReport>, 4> kUplinkColumns = {{
 bool is_fine(const UplinkReport &one) { return one.has_programs && !one.name.empty(); }
 
 Result<bool> runs_pinned(const World &world, std::uint32_t ifindex, Hook hook, const char *program,
-                         const ProgramsOnTcx &on_tcx) {
+                         const ProgramsOnHook &on_hook) {
     const Result<Fd> pinned = open_program(world.bpffs, program);
     if (!pinned)
         return pinned.error().code == ErrorCode::missing ? Result<bool>(false) : pinned.error();
-    return is_attached(ifindex, hook, pinned->get(), on_tcx);
+    return is_attached(ifindex, hook, pinned->get(), on_hook);
 }
 
 // Prints what was left out on standard error, and the list.
@@ -57,7 +57,7 @@ Result<int> print_list(World &world, const std::vector<std::string> &notes) {
 
 } // namespace
 
-Result<std::vector<UplinkReport>> read_uplinks(const World &world, const ProgramsOnTcx &on_tcx) {
+Result<std::vector<UplinkReport>> read_uplinks(const World &world, const ProgramsOnHook &on_hook) {
     const auto names = network_names(world);
     std::vector<UplinkReport> all;
     for (const auto &[ifindex, entry] : TRY(read_map<std::uint32_t, uplink>(world.bpffs, PODLANE_MAP_UPLINKS))) {
@@ -68,8 +68,8 @@ Result<std::vector<UplinkReport>> read_uplinks(const World &world, const Program
             if (network != 0)
                 one.networks.push_back(network_words(names, network));
         if (!one.name.empty())
-            one.has_programs = TRY(runs_pinned(world, ifindex, Hook::ingress, PODLANE_PROGRAM_FROM_UPLINK, on_tcx)) &&
-                               TRY(runs_pinned(world, ifindex, Hook::egress, PODLANE_PROGRAM_TO_UPLINK, on_tcx));
+            one.has_programs = TRY(runs_pinned(world, ifindex, Hook::ingress, PODLANE_PROGRAM_FROM_UPLINK, on_hook)) &&
+                               TRY(runs_pinned(world, ifindex, Hook::egress, PODLANE_PROGRAM_TO_UPLINK, on_hook));
     }
     std::ranges::sort(all, {}, &UplinkReport::ifindex);
     return all;

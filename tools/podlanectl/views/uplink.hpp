@@ -18,7 +18,7 @@ struct UplinkReport {
     std::vector<std::string> networks{};
     bool has_programs = false;
 };
-Result<std::vector<UplinkReport>> read_uplinks(const World &world, const ProgramsOnTcx &on_tcx = &programs_on_tcx);
+Result<std::vector<UplinkReport>> read_uplinks(const World &world, const ProgramsOnHook &on_hook = &programs_on_hook);
 // Those of this name, and those of the networks of the selected endpoints.
 Result<std::vector<UplinkReport>> selected_uplinks(const Selection &selection, const World &world);
 output::Table uplink_table(const std::vector<UplinkReport> &all);

@@ -3,6 +3,8 @@
 
 #include "maps/clock.hpp"
 #include "maps/fd.hpp"
+#include "maps/file.hpp"
+#include "maps/text.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -17,7 +19,9 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 namespace podlane {
@@ -114,6 +118,32 @@ Error not_started(const std::string &path, int system_errno) {
             "install the interpreter, or correct the first line of " + path, system_errno};
 }
 
+// Another PID namespace's numbers are those of other processes here.
+bool is_proc_of_own_namespace() {
+    std::error_code failed;
+    return std::filesystem::read_symlink("/proc/self", failed) == std::to_string(getpid());
+}
+
+// The process and what it and they have started, those that left its process group too; all are stopped. Not those
+// whose parent has ended, such as daemons: nothing leads to them.
+std::vector<pid_t> with_descendants(pid_t pid) {
+    std::vector<pid_t> all{pid};
+    if (!is_proc_of_own_namespace())
+        return all;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        kill(all[i], SIGSTOP); // it starts no more, and waits for none
+        std::error_code failed;
+        const std::filesystem::path tasks = "/proc/" + std::to_string(all[i]) + "/task";
+        for (std::filesystem::directory_iterator thread(tasks, failed), end; thread != end; thread.increment(failed)) {
+            const auto children = read_file(thread->path() / "children");
+            for (const std::string &child : split<std::string>(children ? *children : std::string(), " "))
+                if (const auto number = parse_number<pid_t>(child))
+                    all.push_back(*number);
+        }
+    }
+    return all;
+}
+
 // A started program, killed and reaped when the object dies.
 class Child {
   public:
@@ -159,6 +189,12 @@ class Child {
     }
 
     [[nodiscard]] int exited() const { return exited_.get(); } // readable once it has exited
+    // The group is stopped first: when what it runs is killed, a script would run more.
+    void kill_with_descendants() const {
+        kill(-pid_, SIGSTOP);
+        const std::vector<pid_t> all = with_descendants(pid_);
+        std::for_each(all.rbegin(), all.rend(), [](pid_t one) { kill(one, SIGKILL); });
+    }
     Result<int> reap() {
         int status = 0;
         while (waitpid(pid_, &status, 0) < 0)
@@ -278,7 +314,10 @@ Result<Finished> run_process(const std::string &path, const std::vector<std::str
     err.write.reset();
     Finished finished;
     Conversation conversation(path, input, std::move(in.write), std::move(out.read), std::move(err.read));
-    TRY(conversation.run(child, limit, finished));
+    if (auto talked = conversation.run(child, limit, finished); !talked) {
+        child.kill_with_descendants();
+        return std::move(talked).error();
+    }
     const int status = TRY(child.reap());
     if (WIFSIGNALED(status))
         finished.signal = WTERMSIG(status);

@@ -23,9 +23,11 @@ std::string exit_words(const Finished &finished);
 
 constexpr std::chrono::milliseconds kProcessTimeLimit = std::chrono::seconds(30);
 
-// `environment` holds "NAME=value" entries. The program is killed, and the call fails, after `limit`
-// (ErrorCode::try_again_later), after 1 MiB on standard output, and if its pipes fail. Until it ends, it does not
-// outlive its caller, nor does what it has started, unless that has left its process group (setsid(1), timeout(1)).
+// `environment` holds "NAME=value" entries. The program is killed with what it has started, and the call fails,
+// after `limit` (ErrorCode::try_again_later), after 1 MiB on standard output, and if its pipes fail; a daemon lives on
+// that has left the process group and whose parent has ended. Until it ends, it does not outlive a caller that is
+// killed, nor does what it has started in its process group. What has left that (setsid(1), timeout(1)) goes on then:
+// the caller cannot kill it any more, and being its PR_SET_CHILD_SUBREAPER would not change that.
 Result<Finished> run_process(const std::string &path, const std::vector<std::string> &environment,
                              const std::string &input, const std::vector<std::string> &arguments = {},
                              std::chrono::milliseconds limit = kProcessTimeLimit);

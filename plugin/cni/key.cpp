@@ -305,7 +305,7 @@ constexpr auto kKeys = std::to_array<Key>({
      "others",
      checked<&Config::ip_families, read_ip_families>},
     {"ipamTimeout", top, "seconds, 1 to 3600", "30",
-     "how long the IPAM plugin may take; then it is killed, and the call fails",
+     "how long the IPAM plugin may take; then it is killed with what it has started, and the call fails",
      checked<&Config::ipam_timeout_s, read_ipam_timeout>},
     {"keepAddress", top, "`\"none\"`, `\"statefulSet\"`, `\"all\"`", "\"none\"",
      "which pods get their addresses back if they return to the node in time: `statefulSet`: those whose name ends in "

@@ -99,16 +99,34 @@ TEST(RunProcess, KillsAProgramAtItsTimeLimitEvenIfItClosedItsOutputs) {
     }
 }
 
-// A plugin that is a script must not go on allocating by what it has called.
+// A plugin that is a script must not go on allocating by what it has called, whatever process group that is in.
 TEST(RunProcess, KillsWhatTheProgramHasStartedToo) {
-    std::array<int, 2> held{};
-    ASSERT_EQ(pipe(held.data()), 0);
-    ASSERT_FALSE(shell("sleep 60; exit 1", {}, 100ms));
-    close(held[1]);
+    for (const char *script : {"sleep 60; exit 1", "setsid sleep 60; exit 1", "timeout 60 sleep 60; exit 1",
+                               "setsid sh -c '(timeout 60 sleep 60; exit 1); exit 1'; exit 1"}) {
+        SCOPED_TRACE(script);
+        std::array<int, 2> held{};
+        ASSERT_EQ(pipe(held.data()), 0);
+        ASSERT_FALSE(shell(script, {}, 200ms));
+        close(held[1]);
 
-    pollfd released{held[0], POLLIN, 0};
-    EXPECT_EQ(poll(&released, 1, 10000), 1) << "sleep lives on, and has the other end";
-    close(held[0]);
+        pollfd released{held[0], POLLIN, 0};
+        EXPECT_EQ(poll(&released, 1, 10000), 1) << "sleep lives on, and has the other end";
+        close(held[0]);
+    }
+}
+
+// podlanectl runs several programs at a time.
+TEST(RunProcess, KillsNoOtherChildOfItsCaller) {
+    const pid_t other = fork();
+    if (other == 0) {
+        pause();
+        _exit(0);
+    }
+    ASSERT_FALSE(shell("setsid sleep 60; exit 1", {}, 200ms));
+    int status = 0;
+    EXPECT_EQ(waitpid(other, &status, WNOHANG), 0);
+    kill(other, SIGKILL);
+    EXPECT_EQ(waitpid(other, &status, 0), other);
 }
 
 TEST(RunProcess, DoesNotWaitForADaemonThatKeepsTheOutputsOpen) {

@@ -18,10 +18,11 @@ namespace {
 constexpr std::uint64_t kNsPerUs = 1000;
 
 // Of this process, which serves one call.
+const std::uint64_t kProcessBeganRealtimeNs = realtime_ns(); // NOLINT(cert-err58-cpp): clocks do not fail
+const std::uint64_t kProcessBeganNs = monotonic_ns();        // NOLINT(cert-err58-cpp): clocks do not fail
+
 struct Clock {
-    std::uint64_t began_realtime_ns = realtime_ns();
-    std::uint64_t began_ns = monotonic_ns();
-    std::uint64_t switched_ns = began_ns;
+    std::uint64_t switched_ns = kProcessBeganNs;
     operation_step step = STEP_OTHER;
     std::array<std::uint64_t, STEP_COUNT> spent_ns{};
 
@@ -33,7 +34,8 @@ struct Clock {
     }
 };
 
-Clock process_clock; // NOLINT(cert-err58-cpp): clocks do not fail
+// Of the thread: podlanectl removes several attachments at a time.
+thread_local Clock thread_clock; // NOLINT(cert-err58-cpp): clocks do not fail
 
 std::optional<operation_verb> verb_of(cni::Command command) {
     switch (command) {
@@ -58,18 +60,18 @@ void put_text(std::span<char> field, std::string_view text) { set_field(field, t
 
 } // namespace
 
-Step::Step(operation_step step) : outer_(process_clock.step) {
-    process_clock.switch_to(step);
-    began_ns_ = process_clock.switched_ns;
+Step::Step(operation_step step) : outer_(thread_clock.step) {
+    thread_clock.switch_to(step);
+    began_ns_ = thread_clock.switched_ns;
 }
 Step::~Step() {
-    const operation_step own = process_clock.step;
-    process_clock.switch_to(outer_);
+    const operation_step own = thread_clock.step;
+    thread_clock.switch_to(outer_);
     if (own == outer_ || !is_logged(cni::Log::Level::debug))
         return;
     std::array<char, 32> took{};
     std::snprintf(took.data(), took.size(), "%.3f ms",
-                  static_cast<double>(process_clock.switched_ns - began_ns_) / kNsPerMs);
+                  static_cast<double>(thread_clock.switched_ns - began_ns_) / kNsPerMs);
     log(cni::Log::Level::debug, "step " + std::string(kSteps.at(own).name) + ": " + took.data());
 }
 
@@ -80,12 +82,12 @@ void record_operation(const cni::Request &request, const Result<std::string> &ou
     auto history = HistoryWriter::open(request.config.bpffs);
     if (!history)
         return;
-    process_clock.switch_to(STEP_OTHER);
+    thread_clock.switch_to(STEP_OTHER);
     operation done{};
-    done.started_ns = process_clock.began_realtime_ns;
-    done.duration_ns = process_clock.switched_ns - process_clock.began_ns;
+    done.started_ns = kProcessBeganRealtimeNs;
+    done.duration_ns = thread_clock.switched_ns - kProcessBeganNs;
     for (std::size_t i = 0; i < STEP_COUNT; ++i)
-        done.step_us[i] = static_cast<std::uint32_t>(process_clock.spent_ns.at(i) / kNsPerUs);
+        done.step_us[i] = static_cast<std::uint32_t>(thread_clock.spent_ns.at(i) / kNsPerUs);
     done.verb = static_cast<std::uint8_t>(*verb);
     put_text(done.container_id, request.container_id);
     put_text(done.ifname, request.ifname);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <string>
@@ -30,6 +31,22 @@ TEST(RunParallel, RunsEachOnceAndReportsTheFirstErrorFirst) {
     ASSERT_FALSE(done);
     EXPECT_EQ(done.error().message, "work 7; work 47; work 87");
     EXPECT_TRUE(run_parallel({}));
+}
+
+// By the caller's thread alone, and so in their order.
+TEST(RunParallel, RunsNoMoreThanSoManyAtATime) {
+    std::vector<int> order;
+    std::vector<Work> works;
+    for (int i = 0; i < 100; ++i)
+        works.emplace_back([&order, i]() -> Result<void> {
+            order.push_back(i);
+            return {};
+        });
+
+    ASSERT_TRUE(run_parallel(works, 1));
+
+    EXPECT_EQ(order.size(), works.size());
+    EXPECT_TRUE(std::ranges::is_sorted(order));
 }
 
 } // namespace

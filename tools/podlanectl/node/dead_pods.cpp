@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "tools/podlanectl/node/dead_pods.hpp"
 
+#include "loader/expedited_rcu.hpp"
 #include "loader/lost.hpp"
 #include "loader/net/netlink.hpp"
+#include "loader/pins.hpp"
 #include "loader/record.hpp"
 #include "maps/file.hpp"
+#include "maps/parallel.hpp"
 #include "maps/tables.hpp"
 #include "plugin/held_lease.hpp"
 #include "plugin/remove.hpp"
@@ -14,6 +17,8 @@
 #include "tools/podlanectl/views/reader.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <map>
 
 namespace podlane::ctl {
 namespace {
@@ -64,6 +69,29 @@ bool shows_namespace_of(const AttachmentRecord &one) {
     return one.netns.starts_with("/proc/") || is_namespace_there(one.netns.substr(0, one.netns.rfind('/')));
 }
 
+constexpr std::size_t kAtATime = 8; // each has the maps open, and runs an IPAM plugin
+
+// The outcome of each. As a runtime would, one attachment of a container after the other, and other containers
+// meanwhile.
+std::vector<Result<void>> do_for_each(const std::vector<AttachmentRecord> &records, std::size_t at_a_time,
+                                      const std::function<Result<void>(const AttachmentRecord &)> &act) {
+    std::map<std::string, std::vector<std::size_t>> by_container;
+    for (std::size_t i = 0; i < records.size(); ++i)
+        by_container[records[i].container_id].push_back(i);
+    std::vector<Result<void>> done(records.size());
+    std::vector<Work> works;
+    works.reserve(by_container.size());
+    for (const auto &one : by_container)
+        works.emplace_back([&records, &act, &done, &own = one.second]() -> Result<void> {
+            for (const std::size_t i : own)
+                done[i] = act(records[i]);
+            return {};
+        });
+    static_cast<void>(run_parallel(works, at_a_time)); // what failed is in `done`
+    static_cast<void>(ExpeditedRcu::clean_up()); // a child that was just started may have held the lock of the last
+    return done;
+}
+
 } // namespace
 
 Result<void> collect_dead_pods(const World &world, bool owned, const std::string &state_directory, DeadPods &dead) {
@@ -77,6 +105,7 @@ Result<void> collect_dead_pods(const World &world, bool owned, const std::string
     }
     const auto namespaces = TRY(network_namespaces());
     net::Netlink host = TRY(net::Netlink::open());
+    std::vector<AttachmentRecord> gone;
     for (const AttachmentRecord &one : TRY(all_attachments(world, owned, state_directory))) {
         if (one.only_lease)
             continue;
@@ -88,30 +117,41 @@ Result<void> collect_dead_pods(const World &world, bool owned, const std::string
             ++dead.without_interface;
             continue;
         }
-        const std::string container = "container " + one.container_id + ", " + one.ifname;
-        const auto removed = remove_attachment(request_of(one, state_directory));
-        if (!removed)
-            dead.kept.emplace(one.container_id, one.ifname);
-        dead.lines.push_back(removed ? "removed what was left of " + container + ", which is gone"
-                                     : "kept: the record of " + container + ", which is gone: " +
-                                           removed.error().message + "; correct that, then podlanectl uninstall");
+        gone.push_back(one);
+    }
+    // Under the locks of the maps the last pod of a network takes its rules along: without them, one after the other.
+    const std::size_t at_a_time = TRY(is_pinned(live_directory(world.bpffs))) ? kAtATime : 1;
+    const auto removed = do_for_each(gone, at_a_time, [&](const AttachmentRecord &one) {
+        return remove_attachment(request_of(one, state_directory));
+    });
+    for (std::size_t i = 0; i < gone.size(); ++i) {
+        const std::string container = "container " + gone[i].container_id + ", " + gone[i].ifname;
+        if (!removed[i])
+            dead.kept.emplace(gone[i].container_id, gone[i].ifname);
+        dead.lines.push_back(removed[i] ? "removed what was left of " + container + ", which is gone"
+                                        : "kept: the record of " + container + ", which is gone: " +
+                                              removed[i].error().message + "; correct that, then podlanectl uninstall");
     }
     return {};
 }
 
 Result<void> release_leases(const World &world, const std::string &state_directory, DeadPods &dead) {
-    for (const AttachmentRecord &one : TRY(AttachmentRecords(state_directory, world.bpffs).list())) {
-        if (!one.only_lease || dead.kept.contains({one.container_id, one.ifname}))
-            continue;
-        const auto released = release_held_lease(one, state_directory);
-        if (!released)
-            dead.kept.emplace(one.container_id, one.ifname);
+    std::vector<AttachmentRecord> leases = TRY(AttachmentRecords(state_directory, world.bpffs).list());
+    std::erase_if(leases, [&](const AttachmentRecord &one) {
+        return !one.only_lease || dead.kept.contains({one.container_id, one.ifname});
+    });
+    const auto released = do_for_each(
+        leases, kAtATime, [&](const AttachmentRecord &one) { return release_held_lease(one, state_directory); });
+    for (std::size_t i = 0; i < leases.size(); ++i) {
+        const std::string &container = leases[i].container_id;
+        if (!released[i])
+            dead.kept.emplace(container, leases[i].ifname);
         dead.lines.push_back(
-            released ? std::string("released the lease that ") + (waits_for_release(one) ? "waited" : "was held") +
-                           " since container " + one.container_id
-                     : "kept: the lease of container " + one.container_id + ": " + released.error().message +
-                           "; podlanectl lease release --container " + one.container_id + " --bpffs " + world.bpffs +
-                           " --state-dir " + state_directory);
+            released[i] ? std::string("released the lease that ") +
+                              (waits_for_release(leases[i]) ? "waited" : "was held") + " since container " + container
+                        : "kept: the lease of container " + container + ": " + released[i].error().message +
+                              "; podlanectl lease release --container " + container + " --bpffs " + world.bpffs +
+                              " --state-dir " + state_directory);
     }
     for (const AttachmentRecord &one : dead.torn.records) {
         const std::string container = "container " + one.container_id + ", " + one.ifname;

@@ -340,18 +340,25 @@ Result<void> finish(const cni::Request &request, const Tables &tables, net::Netl
     return refuse_removed(request, tables);
 }
 
+// The call, and what holds for its whole container: groups and forwarding are those of its other attachments too.
+Result<cni::Request> for_container(const cni::Request &given, net::Netlink &pod) {
+    cni::Request request = given;
+    request.config.groups = TRY(groups_with_others(given, pod));
+    request.config.allow_ip_forwarding = TRY(may_forward(given, pod));
+    request.netns_cookie = TRY(pod.netns_cookie());
+    return request;
+}
+
 // With programs that are loaded.
-Result<std::string> add_to_node(cni::Request &request, endpoint_mode mode, const net::Namespace &pod,
+Result<std::string> add_to_node(const cni::Request &given, endpoint_mode mode, const net::Namespace &pod,
                                 const Print &print) {
-    const Tables tables = TRY(open_node(request.config));
+    const Tables tables = TRY(open_node(given.config));
     Sockets sockets{TRY(net::Netlink::open()), TRY(net::Netlink::open_in(pod))};
-    mode = TRY(with_unnamed_interface(request, mode, sockets));
-    TRY(refuse_second(request, mode, pod, sockets, tables));
-    TRY(restore_lost_endpoints(request.config, tables));
-    look_behind_last_adds(request.config, tables, sockets.host);
-    request.config.groups = TRY(groups_with_others(request, sockets.pod));
-    request.config.allow_ip_forwarding = TRY(may_forward(request, sockets.pod));
-    request.netns_cookie = TRY(sockets.pod.netns_cookie());
+    mode = TRY(with_unnamed_interface(given, mode, sockets));
+    TRY(refuse_second(given, mode, pod, sockets, tables));
+    TRY(restore_lost_endpoints(given.config, tables));
+    look_behind_last_adds(given.config, tables, sockets.host);
+    const cni::Request request = TRY(for_container(given, sockets.pod));
     Rollback rollback;
     TRY(record_on_disk(request, mode, rollback));
     const auto make_and_print = [&]() -> Result<std::string> {
@@ -375,8 +382,7 @@ Result<std::string> add_to_node(cni::Request &request, endpoint_mode mode, const
 
 } // namespace
 
-Result<std::string> add(const cni::Request &given, const Print &print) {
-    cni::Request request = given;
+Result<std::string> add(const cni::Request &request, const Print &print) {
     const endpoint_mode mode = TRY(mode_of(request));
     const net::Namespace pod = TRY(open_container(request));
     if (!request.netns_override && pod == TRY(net::Namespace::current()))

@@ -2,6 +2,7 @@
 #include "plugin/adopt.hpp"
 
 #include "loader/object.hpp"
+#include "loader/pod_namespace.hpp"
 #include "plugin/foreign_qdisc.hpp"
 #include "plugin/in_pod_rules.hpp"
 #include "plugin/insert.hpp"
@@ -106,6 +107,14 @@ Result<net::Namespace> open_container(const cni::Request &request) {
         return error;
     }
     return container;
+}
+
+Result<net::Netlink> open_recorded(const net::Namespace &container, const cni::Request &recorded,
+                                   const endpoint &entry) {
+    auto inside = TRY(open_pod(container, entry, recorded.netns_cookie));
+    if (!inside)
+        return Error{ErrorCode::missing, recorded.netns + " is another namespace now", kRecreateSandbox};
+    return *std::move(inside);
 }
 
 Result<Adopted> find_pair(Sockets &sockets, const std::string &ifname) {

@@ -23,6 +23,9 @@ struct Sockets {
 
 // CNI_NETNS; if it is no network namespace (any more) the error has the spec's code 4 and names the variable.
 Result<net::Namespace> open_container(const cni::Request &request);
+// A socket in it, for the request and the endpoint on record; ErrorCode::missing if their ADD found another one there.
+Result<net::Netlink> open_recorded(const net::Namespace &container, const cni::Request &recorded,
+                                   const endpoint &entry);
 
 // Another plugin's interface, with its host-side veth if it has one: the other end of a veth pair, in the host's
 // namespace.

@@ -219,7 +219,7 @@ Result<void> rejoin_container(const cni::Request &request, const Tables &tables,
     if ((record.flags & INTERFACE_POD_RULES) == 0)
         return {};
     const net::Namespace pod = TRY(open_container(request));
-    net::Netlink inside = TRY(net::Netlink::open_in(pod));
+    net::Netlink inside = TRY(open_recorded(pod, request, record));
     if (record.ifindex == 0)
         TRY(refuse_other_interface(request, record, inside));
     TRY(put_pod_rules(inside, record, addresses_with_gateways(request, record)));

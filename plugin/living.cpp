@@ -28,13 +28,22 @@ Result<void> refuse_living(const cni::Request &request, const endpoint &known, c
                  "DEL of that attachment comes before an ADD for another namespace"};
 }
 
+// After its end another namespace may have its number.
+Result<bool> is_namespace_of(const cni::Request &request, const endpoint &known, const net::Namespace &pod,
+                             const net::Netlink &inside) {
+    if (known.netns_inode != pod.inode())
+        return false;
+    const auto record = TRY(find_record(request));
+    return inside.is_in(record ? record->netns_cookie : 0);
+}
+
 } // namespace
 
 Result<void> refuse_second(const cni::Request &request, endpoint_mode mode, const net::Namespace &pod, Sockets &sockets,
                            const Tables &tables) {
     const auto link = TRY(net::find_link(sockets.pod, request.ifname));
     const auto known = TRY(tables.endpoints.find(TRY(make_endpoint_key(request.container_id, request.ifname))));
-    if (known && link && known->pod_ifindex == link->ifindex && known->netns_inode == pod.inode())
+    if (known && link && known->pod_ifindex == link->ifindex && TRY(is_namespace_of(request, *known, pod, sockets.pod)))
         return Error{ErrorCode::already_exists,
                      "container " + request.container_id + " has its interface " + request.ifname + " already",
                      "DEL comes before a second ADD"};

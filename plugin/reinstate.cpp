@@ -8,7 +8,6 @@
 #include "loader/net/sysctl.hpp"
 #include "loader/pace.hpp"
 #include "loader/pins.hpp"
-#include "loader/pod_namespace.hpp"
 #include "maps/entries.hpp"
 #include "maps/errors.hpp"
 #include "plugin/adopt.hpp"
@@ -45,11 +44,9 @@ Result<Whole> open_whole(const AttachmentRecord &record, const endpoint &entry) 
     cni::Request request = TRY(recorded_request(record));
     cni::Attachment lease = TRY(recorded_lease(request, record));
     net::Namespace pod = TRY(open_container(request));
-    auto inside = TRY(open_pod(pod, entry, record.netns_cookie));
-    if (!inside)
-        return Error{ErrorCode::missing, request.netns + " is another namespace now"};
+    net::Netlink inside = TRY(open_recorded(pod, request, entry));
     return Whole{
-        {std::move(request), std::move(lease), entry}, std::move(pod), TRY(net::Netlink::open()), *std::move(inside)};
+        {std::move(request), std::move(lease), entry}, std::move(pod), TRY(net::Netlink::open()), std::move(inside)};
 }
 
 // Every next hop of the plan is the host-side veth: a later plugin may prefer another of them.

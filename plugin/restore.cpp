@@ -8,6 +8,7 @@
 #include "loader/net/namespace.hpp"
 #include "loader/object.hpp"
 #include "loader/pins.hpp"
+#include "loader/pod_namespace.hpp"
 #include "loader/shaper.hpp"
 #include "loader/state_file.hpp"
 #include "loader/upgrade.hpp"
@@ -269,7 +270,7 @@ Result<void> restore_source_routes(const Recorded &recorded, const Tables &table
     if ((recorded.entry.flags & (INTERFACE_PEERS | INTERFACE_EGRESS_ROUTE)) == 0)
         return {};
     const net::Namespace pod = TRY(open_container(recorded.request));
-    net::Netlink inside = TRY(net::Netlink::open_in(pod));
+    net::Netlink inside = TRY(open_recorded(pod, recorded.request, recorded.entry));
     const auto egress = TRY(find_egress_route(recorded.request.config, host));
     const auto peers = TRY(find_peer_interfaces(recorded.request, tables, inside, pod.inode()));
     const auto own = addresses_of(recorded.lease, recorded.request.ifname);
@@ -289,13 +290,17 @@ Result<void> restore_limiter(const Recorded &recorded, const Tables &tables) {
     }
     if (entry.shaped == 0 && entry.mode == ENDPOINT_AFTER_MAIN)
         return {};
-    const auto pod = open_container(recorded.request);
-    if (!pod)
-        return entry.shaped == 0 ? Result<void>{} : pod.error();
-    net::Netlink inside = TRY(net::Netlink::open_in(*pod));
+    const std::string &netns = recorded.request.netns;
+    const auto pod = TRY(net::Namespace::find(netns));
+    auto inside = pod ? TRY(open_pod(*pod, entry, recorded.request.netns_cookie)) : std::nullopt;
+    if (!inside)
+        return entry.shaped == 0 ? Result<void>{}
+                                 : Error{ErrorCode::missing,
+                                         netns + " is not the container's namespace any more: its qdisc stays as it is",
+                                         kRecreateSandbox};
     if (entry.shaped == 0) // of a limit that podlanectl set before the pins were lost
-        return open_shaper(inside, entry.pod_ifindex);
-    TRY(put_shaper(inside, entry.pod_ifindex, limits));
+        return open_shaper(*inside, entry.pod_ifindex);
+    TRY(put_shaper(*inside, entry.pod_ifindex, limits));
     return {};
 }
 

@@ -6,6 +6,7 @@
 #include "loader/edt.hpp"
 #include "loader/pins.hpp"
 
+#include <sys/mount.h>
 #include <sys/stat.h>
 
 #include <fstream>
@@ -73,6 +74,26 @@ TEST_F(LostLimit, TheNextAddAndTheNextDelRestoreThemToo) {
     set(limited_, "4M", "2M");
     lose_pins();
     detach_pod(later);
+    expect_rates(limited_, "20Mbit", "9900Kbit");
+}
+
+// The pod lives, and its path leads to another container's namespace by now.
+TEST_F(LostLimit, NothingIsPutIntoANamespaceThatHasThePathNow) {
+    Node &node = lab_.node();
+    const std::string path = limited_.container->path();
+    const Json link = Json::parse(limited_.container->run("ip -j link show eth0")).at(0);
+    const auto foreign = node.container(), other = node.container();
+    foreign->run("ip link add eth0 index " + link.at("ifindex").dump() + " type veth peer name eth1 index 1000");
+    foreign->run("ip link set eth0 up");
+    const std::string before = foreign->run("tc qdisc show");
+    lose_pins();
+    ASSERT_EQ(mount(foreign->path().c_str(), path.c_str(), nullptr, MS_BIND, nullptr), 0);
+    const Reply added = node.cni("ADD", node.config(), *other);
+    EXPECT_EQ(foreign->run("tc qdisc show"), before);
+    ASSERT_EQ(umount2(path.c_str(), MNT_DETACH), 0);
+    EXPECT_THAT(added, succeeds());
+    EXPECT_THAT(added.err, HasSubstr(path + " is not the container's namespace any more"));
+    EXPECT_THAT(node.cni("DEL", node.config(), *other), succeeds());
     expect_rates(limited_, "20Mbit", "9900Kbit");
 }
 

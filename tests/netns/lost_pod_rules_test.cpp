@@ -3,6 +3,8 @@
 // first: nothing else would remove them.
 #include "tests/netns/pod_rules.hpp"
 
+#include <sys/mount.h>
+
 namespace podlane::test {
 namespace {
 
@@ -72,6 +74,27 @@ TEST_P(LostPodRules, ANamespaceThatCannotBeOpenedFailsNoAddOfAnotherPod) {
     put_podlane("");
     EXPECT_THAT(node().cni("DEL", node().config(), *other), succeeds());
     expect_del_leaves_it_as_it_was();
+}
+
+// The pod lives, and its path leads to another container's namespace by now.
+TEST_P(LostPodRules, NothingIsPutIntoANamespaceThatHasThePathNow) {
+    pod_ = node().container();
+    lab_.add(pod_, net1());
+    lab_.add(pod_, "eth0", 0); // by its record it has rules
+    settle();
+    const Json link = Json::parse(pod_->run("ip -j link show eth0")).at(0);
+    const auto foreign = node().container(), other = node().container();
+    foreign->run("ip link add eth0 index " + link.at("ifindex").dump() + " type veth peer name eth1 index 1000");
+    foreign->run("ip link set eth0 up");
+    const std::string before = foreign->run("ip rule") + foreign->run("ip -6 rule");
+    fs::remove_all(node().bpffs());
+    ASSERT_EQ(mount(foreign->path().c_str(), pod_->path().c_str(), nullptr, MS_BIND, nullptr), 0);
+    const Reply added = node().cni("ADD", node().config(), *other);
+    EXPECT_EQ(foreign->run("ip rule") + foreign->run("ip -6 rule"), before);
+    ASSERT_EQ(umount2(pod_->path().c_str(), MNT_DETACH), 0);
+    EXPECT_THAT(added, succeeds());
+    EXPECT_THAT(added.err, HasSubstr(pod_->path() + " is another namespace now"));
+    EXPECT_THAT(node().cni("DEL", node().config(), *other), succeeds());
 }
 
 INSTANTIATE_TEST_SUITE_P(Plugins, LostPodRules, without_host_veth(), plugin_name);

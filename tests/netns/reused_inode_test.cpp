@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A pod that died without a DEL, and a new container whose namespace got its inode number: gc, uninstall, repair and
-// DEL take the one for dead, and leave the other alone.
+// A pod that died without a DEL, and a new container whose namespace got its inode number: gc, uninstall, repair, ADD
+// and DEL take the one for dead, and leave the other alone.
 #include "loader/record.hpp"
 #include "tests/netns/ctl_node.hpp"
 #include "tests/netns/sources.hpp"
@@ -13,13 +13,13 @@ using testing::Not;
 
 // A container at this path whose namespace has this inode number. None if the kernel gives the number to no other one,
 // which it may give to another program's.
-std::shared_ptr<Container> make_again(const std::string &path, std::uint64_t inode) {
+std::shared_ptr<Container> make_again(const std::string &path, std::uint64_t inode, const std::string &id = "new") {
     constexpr std::size_t kMost = 100;
     std::vector<net::Namespace> others;
     std::shared_ptr<Container> made;
     wait_until([&] { // the number is free a moment after the last file of the namespace is gone
         made.reset();
-        made = std::make_shared<Container>("new", path);
+        made = std::make_shared<Container>(id, path);
         if (made->ns().inode() != inode)
             others.push_back(require(net::Namespace::open(path)));
         return made->ns().inode() == inode || others.size() == kMost;
@@ -85,6 +85,37 @@ TEST_F(ReusedInodeTest, WithoutACookieTheNumberDecides) {
     again_.reset();
     EXPECT_TRUE(wait_until([&] { return gc("--dry-run").at(0).at("result") == "would-be-removed"; }));
     EXPECT_EQ(gc().at(0).at("result"), "removed");
+}
+
+// As podman starts one again: its interface has the same number, too.
+TEST_F(ReusedInodeTest, AnAddOfTheSameContainerIsNoSecondOne) {
+    Chain chain(node_, {{{"type", "ptp"}, {"ipam", node_.ipam()}}, node_.config({{"ipam", nullptr}})});
+    const auto container = node_.container();
+    dead_ = look_at(container, succeeded(chain.add(*container)).json);
+    const std::uint64_t inode = dead_.ns().inode();
+    const Json ifindex = pod_link(*container).at("ifindex");
+    lose_namespace(dead_);
+    fs::remove_all(node_.leases()); // host-local gives none to a container that has one
+    again_ = make_again(node_.dir() + "/again", inode, container->id());
+    if (!again_)
+        GTEST_SKIP() << "its inode number was not used again";
+    EXPECT_THAT(chain.add(*again_), succeeds());
+    EXPECT_EQ(pod_link(*again_).at("ifindex"), ifindex) << "the test's own foundation";
+    EXPECT_THAT(chain.check(*again_), succeeds());
+    EXPECT_THAT(chain.del(*again_), succeeds());
+}
+
+TEST_F(ReusedInodeTest, ALimitIsPutIntoNoOtherContainer) {
+    if (!make_dead())
+        GTEST_SKIP() << "its inode number was not used again";
+    const Json known = ctl_json("endpoint list").at(0);
+    again_->run("ip link add eth0 index " + known.at("pod_ifindex").dump() + " type veth peer name eth1 index 1000");
+    again_->run("ip link set eth0 up");
+    const std::string before = again_->run("tc qdisc show");
+    for (const char *change : {"set --egress 10M", "clear"}) {
+        (void)ctl(std::string("bandwidth ") + change + " --container " + dead_.container->id());
+        EXPECT_EQ(again_->run("tc qdisc show"), before) << change;
+    }
 }
 
 // eth0 of the dead pod was Podlane's, net1 by host-device, which leaves no host-side veth.

@@ -107,6 +107,37 @@ TEST_F(UnansweredTest, ANamespaceThatCannotBeOpenedIsNotDead) {
     EXPECT_THAT(del(*other), succeeds());
 }
 
+// Nobody knows then whether it is as planned.
+TEST_F(UnansweredTest, AContainerThatCannotBeLookedIntoIsNotGone) {
+    const Pod made = make();
+    const std::string says = "opening the network namespace " + made.container->path() + ": Too many open files";
+    Options fault = failing("openat", "EMFILE", made.container->path());
+    fault.insert(fault.begin() + 1, "-f"); // doctor has threads
+    EXPECT_THAT(ctl_under(fault, "endpoint show " + made.host_ifname), complains(2, {says}));
+    const Output found = ctl_under(fault, "doctor --json");
+    EXPECT_EQ(found.rc, 1);
+    const Json unseen = find(Json::parse(found.out, nullptr, false), "check", "pod-link");
+    ASSERT_TRUE(unseen.is_object()) << found.out << found.err;
+    EXPECT_THAT(unseen.at("finding").get<std::string>(), HasSubstr("cannot be checked: " + says));
+    EXPECT_EQ(unseen.at("severity"), "wrong");
+    EXPECT_TRUE(find(ctl_json("doctor"), "check", "pod-link").is_null());
+    EXPECT_EQ(ctl_json("endpoint show " + made.host_ifname).at(0).at("plan"), "as-planned");
+}
+
+// A limit that podlanectl has set may hold there, which nothing shows any more.
+TEST_F(UnansweredTest, ALimiterThatCannotBeReachedIsNotRestored) {
+    const Pod made = make();
+    const auto other = node_.container();
+    fs::remove_all(node_.bpffs());
+    const Reply reply = call("ADD", *other, failing("openat", "EMFILE", made.container->path()));
+    EXPECT_THAT(reply, succeeds());
+    EXPECT_THAT(reply.err, has_all({"has lost its entries in the maps: opening the network namespace " +
+                                    made.container->path() + ": Too many open files"}));
+    EXPECT_THAT(check(made), succeeds());
+    for (const Container *one : {&*made.container, &*other})
+        EXPECT_THAT(del(*one), succeeds());
+}
+
 // A configuration without it would leave pods without hostPort.
 TEST_F(UnansweredTest, APortmapThatCannotBeLookedForIsNotMissing) {
     const std::string install = "install --subnets 198.18.1.0/24 --bin-dir " + bin() + " --conf-dir " + conf() +

@@ -37,6 +37,11 @@ constexpr Check kUnreadable{"loaded", Severity::wrong,
                             "a pin cannot be opened: endpoints, maps, programs and uplinks are not examined", "",
                             nullptr};
 
+constexpr Check kUnseen{"pod-link", Severity::wrong, "a system call failed: nothing of the endpoint is examined",
+                        "podlanectl doctor again, as root with CAP_SYS_ADMIN; if it lacked memory or files "
+                        "(ulimit -n), with more of them",
+                        nullptr};
+
 // For root: an ordinary user sees no pin.
 std::string remedy_of(const Error &error) {
     if (error.system_errno == EROFS)
@@ -107,17 +112,20 @@ Result<bool> is_settled(const NodeView &node, const EndpointEntry &entry) {
 using PodSockets = std::map<std::uint64_t, Result<net::Netlink>>; // by the namespace's inode
 using NamespacePaths = std::map<std::uint64_t, std::string>;
 
-// A socket in the namespace of each container that is found.
+// A socket in the namespace of each container that is found, or why there is none.
 PodSockets open_pods(std::span<const EndpointEntry> entries, const NamespacePaths &paths) {
+    PodSockets sockets;
     std::vector<net::Namespace> pods;
     for (const auto &[key, record] : entries) {
         const auto path = paths.find(record.netns_inode);
         if (path == paths.end())
             continue;
-        if (auto pod = net::Namespace::open(path->second); pod && pod->inode() == record.netns_inode)
-            pods.push_back(*std::move(pod));
+        auto pod = net::Namespace::find(path->second);
+        if (!pod)
+            sockets.emplace(record.netns_inode, std::move(pod).error());
+        else if (*pod && (*pod)->inode() == record.netns_inode)
+            pods.push_back(**std::move(pod));
     }
-    PodSockets sockets;
     auto opened = net::open_in_each(pods);
     for (std::size_t i = 0; i < pods.size(); ++i)
         sockets.emplace(pods[i].inode(), std::move(opened[i]));
@@ -209,7 +217,7 @@ Result<Examined> examine_some(const NodeView &node, std::span<const EndpointEntr
             if (view)
                 examine_endpoint(*std::move(view), verifier, examined);
             else
-                add(examined, endpoint_checks().front(), view.error(), {}, &named);
+                add(examined, kUnseen, view.error(), {}, &named);
         }
         rest = rest.subspan(some.size());
     }

@@ -158,14 +158,16 @@ struct Known {
     const char *line;
 };
 constexpr auto kKnown = std::to_array<Known>({
-    {"kube-ipvs0", "kube-proxy: IPVS mode, which is not tested: use its nftables or iptables mode"},
-    {"cilium_host",
-     "policy engine: Cilium (cilium_host) attaches programs of its own; drain the node before you change it"},
-    {"antrea-gw0",
-     "policy engine: Antrea (antrea-gw0) forwards by Open vSwitch: its policies do not hold for Podlane's pods"},
-    {"kube-bridge", "kube-router (kube-bridge): its routes and policies hold for Podlane's pods"},
-    {"vxlan.calico", "policy engine: Calico (vxlan.calico): its policies are bound to interfaces of its own pods"},
-    {"flannel.1", "flannel: VXLAN device flannel.1: add --uplinks flannel.1"},
+    {.link = "kube-ipvs0", .line = "kube-proxy: IPVS mode, which is not tested: use its nftables or iptables mode"},
+    {.link = "cilium_host",
+     .line = "policy engine: Cilium (cilium_host) attaches programs of its own; drain the node before you change it"},
+    {.link = "antrea-gw0",
+     .line =
+         "policy engine: Antrea (antrea-gw0) forwards by Open vSwitch: its policies do not hold for Podlane's pods"},
+    {.link = "kube-bridge", .line = "kube-router (kube-bridge): its routes and policies hold for Podlane's pods"},
+    {.link = "vxlan.calico",
+     .line = "policy engine: Calico (vxlan.calico): its policies are bound to interfaces of its own pods"},
+    {.link = "flannel.1", .line = "flannel: VXLAN device flannel.1: add --uplinks flannel.1"},
 });
 
 // By the rules it writes; empty if there are none, or no program that prints them.

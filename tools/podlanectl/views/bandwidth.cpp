@@ -4,6 +4,7 @@
 
 #include "loader/edt.hpp"
 #include "loader/embedded.hpp"
+#include "loader/host_veth.hpp"
 #include "loader/limit.hpp"
 #include "loader/net/namespace.hpp"
 #include "loader/notify_sockets.hpp"
@@ -231,21 +232,28 @@ Result<NotifyConnections> notify_connections(const Result<SocketNotifier> &notif
             const endpoint &limited, const RateChanges &changes) { all.notify(limited, changes); });
 }
 
+// A socket in the container's namespace. Another one has its number only after the host-side veth is gone with it.
+Result<std::optional<net::Netlink>> open_sender(const endpoint &of) {
+    auto pod = TRY(open_among(TRY(network_namespaces()), of, 0));
+    net::Netlink host = TRY(net::Netlink::open());
+    if (pod && !TRY(find_host_veth(host, of)))
+        pod.reset();
+    return pod;
+}
+
 // In the container's namespace.
 Result<bool> shape_sender(const endpoint &of, const bandwidth &limits) {
     const bool wanted = may_shape(of.mode, of.flags);
     if (!wanted && of.shaped == 0)
         return false;
-    const auto namespaces = TRY(network_namespaces());
-    const auto path = namespaces.find(of.netns_inode);
-    if (path == namespaces.end())
+    auto pod = TRY(open_sender(of));
+    if (!pod)
         return of.shaped == 0 ? Result<bool>(false)
                               : Error{ErrorCode::missing, "the container's namespace is found neither among mounts nor "
                                                           "among processes, so its qdisc keeps the old limit"};
-    net::Netlink pod = TRY(net::Netlink::open_in(TRY(net::Namespace::open(path->second))));
     if (wanted)
-        return put_shaper(pod, of.pod_ifindex, limits);
-    TRY(open_shaper(pod, of.pod_ifindex));
+        return put_shaper(*pod, of.pod_ifindex, limits);
+    TRY(open_shaper(*pod, of.pod_ifindex));
     return false;
 }
 

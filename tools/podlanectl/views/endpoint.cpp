@@ -3,8 +3,6 @@
 #include "tools/podlanectl/views/endpoint.hpp"
 
 #include "loader/attach.hpp"
-#include "loader/net/namespace.hpp"
-#include "loader/pod_namespace.hpp"
 #include "loader/record.hpp"
 #include "plugin/reinstate.hpp"
 #include "tools/output/words.hpp"
@@ -219,11 +217,7 @@ class Verification {
     Result<std::optional<Result<void>>> of(const endpoint_key &key, const endpoint &value) {
         const auto record =
             TRY(records_.find(std::string(field_text(key.container_id)), std::string(field_text(key.ifname))));
-        const auto place = namespaces_.find(value.netns_inode);
-        if (!record || place == namespaces_.end())
-            return std::optional<Result<void>>{};
-        const auto container = net::Namespace::open(place->second);
-        auto pod = container ? TRY(open_pod(*container, value, record->netns_cookie)) : std::nullopt;
+        auto pod = record ? TRY(open_among(namespaces_, value, record->netns_cookie)) : std::nullopt;
         return pod ? std::optional(verify_recorded(*record, value, *pod, verifier_)) : std::nullopt;
     }
 

@@ -73,4 +73,13 @@ bool is_among(const std::map<std::uint64_t, std::string> &namespaces, const endp
     return !inside || *inside;
 }
 
+Result<std::optional<net::Netlink>> open_among(const std::map<std::uint64_t, std::string> &namespaces,
+                                               const endpoint &entry, std::uint64_t cookie) {
+    const auto place = namespaces.find(entry.netns_inode);
+    if (place == namespaces.end())
+        return std::optional<net::Netlink>{};
+    const auto there = TRY(net::Namespace::find(place->second));
+    return there ? open_pod(*there, entry, cookie) : std::optional<net::Netlink>{};
+}
+
 } // namespace podlane::ctl

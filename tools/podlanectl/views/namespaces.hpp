@@ -2,11 +2,13 @@
 // Finds a container's network namespace by its inode number: the endpoint record has no path.
 #pragma once
 
+#include "loader/net/netlink.hpp"
 #include "maps/abi/endpoint.h"
 #include "maps/result.hpp"
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 namespace podlane::ctl {
@@ -17,5 +19,9 @@ Result<std::map<std::uint64_t, std::string>> network_namespaces();
 
 // Whether one of them is the endpoint's (loader/pod_namespace.hpp). If it cannot be opened, the inode number decides.
 bool is_among(const std::map<std::uint64_t, std::string> &namespaces, const endpoint &entry, std::uint64_t cookie);
+
+// A socket in it; none if none of them is the endpoint's. One that cannot be opened or entered is an error.
+Result<std::optional<net::Netlink>> open_among(const std::map<std::uint64_t, std::string> &namespaces,
+                                               const endpoint &entry, std::uint64_t cookie);
 
 } // namespace podlane::ctl

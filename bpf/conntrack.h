@@ -19,7 +19,8 @@ static __always_inline bool may_bypass(struct nf_conn___podlane *ct, struct net_
 				       __u32 how)
 {
 	const unsigned long needed = CT_SEEN_REPLY | CT_ASSURED | CT_CONFIRMED;
-	const unsigned long refused = CT_DYING | CT_TEMPLATE | CT_NAT_CLASH | CT_HELPER | CT_SEQ_ADJUST;
+	/* An expected connection may have a helper without the bit that says so: H.323, SIP. */
+	const unsigned long refused = CT_DYING | CT_TEMPLATE | CT_NAT_CLASH | CT_HELPER | CT_EXPECTED | CT_SEQ_ADJUST;
 	__u8 is_liberal;
 
 	if ((ct->status & (needed | refused)) != needed || is_opted_out(ct))

@@ -143,6 +143,29 @@ static __always_inline __u32 hash_of(struct __sk_buff *skb)
 }
 
 /*
+ * Whether the last packet of the flow in the scratch area, which a pod sends to another one, went to a third one: the
+ * host's rules on packet marks, which a program's query of the routes does not know, lead to a proxy there. A global
+ * function: the verifier checks it once.
+ */
+__attribute__((noinline)) int has_left_elsewhere(struct __sk_buff *skb)
+{
+	__u32 ifindex = skb->ifindex;
+	struct flow_scratch *work = find_scratch();
+	struct interface *sender = bpf_map_lookup_elem(&interfaces_v1, &ifindex);
+	struct address_key key = {};
+	struct forwarded *last;
+	struct address *owner;
+
+	if (!work || !sender)
+		return 0;
+	key.network = sender->network;
+	key.addr = work->flow.destination;
+	owner = bpf_map_lookup_elem(&addresses_v1, &key);
+	last = owner ? find_forwarded(find_translated_key(work)) : 0;
+	return last && !has_left_by(last, owner->ifindex);
+}
+
+/*
  * Queries conntrack and caches what it says. A packet that changes the state of a known connection is the host's.
  */
 static __always_inline int learn_flow(struct __sk_buff *skb, struct flow_scratch *work, __u64 now, __u32 how,
@@ -160,9 +183,11 @@ static __always_inline int learn_flow(struct __sk_buff *skb, struct flow_scratch
 		is_cached = is_same_connection(work);
 	if (verdict == FOLLOW_CONFIRMED && how & (TCP_FIN | TCP_SYN | TCP_RST | READ_ONLY))
 		verdict = 0;
-	if (verdict == FOLLOW_CONFIRMED && !is_cached && !was_forwarded(find_translated_key(work), now, skb->ifindex)) {
-		note_not_forwarded(skb);
-		verdict = 0;
+	if (verdict == FOLLOW_CONFIRMED && !is_cached) {
+		if (!was_forwarded(find_translated_key(work), now, skb->ifindex))
+			verdict = note_not_forwarded(skb);
+		else if (has_left_elsewhere(skb))
+			verdict = 0;
 	}
 	if (verdict != FOLLOW_CONFIRMED)
 		leave_as_is(work, 0);

@@ -30,6 +30,7 @@ static __always_inline int deliver(struct packet *p, enum reason reason)
 		p->skb->mark |= fast_mark;
 		p->verdict = bpf_redirect(p->receiver->ifindex, 0);
 	} else {
+		p->skb->mark = 0; /* as veth does between namespaces */
 		p->verdict = bpf_redirect_peer(p->receiver->ifindex, 0);
 	}
 	return reason;

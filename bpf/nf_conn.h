@@ -15,6 +15,7 @@ const volatile __u64 confirm_ns = 1000000000;
 
 #define CURRENT_NETNS (-1)
 #define ENOENT 2
+#define CT_EXPECTED (1 << 0)
 #define CT_SEEN_REPLY (1 << 1)
 #define CT_ASSURED (1 << 2)
 #define CT_CONFIRMED (1 << 3)

@@ -135,6 +135,22 @@ TEST_P(FlowEnd, ConnectionsWithAHelperStayOnTheSlowPath) {
     EXPECT_EQ(fast(), 0U);
 }
 
+// It may have inherited a helper of which conntrack does not say so. The server announces its port: 195 * 256 + 80.
+TEST_P(FlowEnd, ConnectionsThatAHelperExpectsStayOnTheSlowPath) {
+    const EchoServer control(server_.ns(), ipv4(), 2121), data(server_.ns(), ipv4(), 50000);
+    rule("-t raw -A PREROUTING -p tcp --dport 2121 -j CT --helper ftp");
+    std::string host = to_string(addr(server_));
+    std::ranges::replace(host, '.', ',');
+    const std::string says = ipv4() ? "227 Entering Passive Mode (" + host + ",195,80)\r\n"
+                                    : "229 Entering Extended Passive Mode (|||50000|)\r\n";
+    const Fd caller = connected({addr(server_), 2121});
+    ASSERT_EQ(send_text(caller, says), 0);
+    ASSERT_EQ(receive(caller).text, says);
+    const Fd client = connected({addr(server_), 50000});
+    EXPECT_EQ(transfer(client, 1 << 20), 0);
+    EXPECT_EQ(fast(), 0U);
+}
+
 TEST_P(FlowEnd, ABusyConnectionNeverExpiresAndAnIdleOneDoes) {
     const EchoServer server = serve_echo();
     set("tcp_timeout_established", "4");

@@ -70,10 +70,13 @@ static __always_inline bool is_paced_socket(struct __sk_buff *skb, __u32 directi
 	struct bpf_sock *socket = skb->sk;
 	struct tcp_sock___podlane *tcp = socket ? (void *)bpf_skc_to_tcp_sock(socket) : 0;
 	struct announced *announced;
+	unsigned long rate;
 
 	announced = tcp ? bpf_sk_storage_get(&paced_sockets, tcp, 0, 0) : 0;
-	return announced && announced->flows[direction & 1].rate &&
-	       tcp->inet_conn.icsk_inet.sk.sk_max_pacing_rate <= announced->rate;
+	if (!announced || !announced->flows[direction & 1].rate)
+		return false;
+	rate = tcp->inet_conn.icsk_inet.sk.sk_max_pacing_rate;
+	return rate && rate <= announced->rate;
 }
 
 /*

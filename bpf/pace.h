@@ -58,6 +58,9 @@ static __always_inline bool find_ends(struct ends *ends, __u32 netns)
 	ifindex = map_find(&senders_v1, &key);
 	if (!ifindex)
 		return false;
+	key.addr = ends->remote;
+	if (map_find(&senders_v1, &key)) /* it does not leave the container */
+		return false;
 	ends->sender_ifindex = *ifindex;
 	sender = map_find(&interfaces_v1, ifindex);
 	if (sender) {
@@ -264,11 +267,14 @@ static __always_inline __u32 clamp_for(__u32 srtt_us, __u32 mss, __u64 rate)
 	return window < UNCLAMPED ? window : UNCLAMPED;
 }
 
-/* An application that set SO_MAX_PACING_RATE itself since is held to the smaller of both. */
+/*
+ * An application that set SO_MAX_PACING_RATE itself since is held to the smaller of both. At a rate of 0 the kernel
+ * does not pace.
+ */
 static __always_inline void note_own_rate(struct announced *announced, struct tcp_sock___podlane *tcp)
 {
 	unsigned long now = tcp->inet_conn.icsk_inet.sk.sk_max_pacing_rate;
-	__u32 rate = now < UNPACED ? now : UNPACED;
+	__u32 rate = now && now < UNPACED ? now : UNPACED;
 
 	if (rate != announced->rate) {
 		announced->own_rate = rate;

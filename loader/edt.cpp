@@ -9,10 +9,18 @@
 namespace podlane {
 namespace {
 
-// More packets than a limit's burst holds, at any rate too low for GSO packets: the limit drops, not the qdisc.
-constexpr std::uint32_t kMostPackets = 50000;
+// The shortest Ethernet frame with an IP packet, as the kernel has it.
+constexpr std::uint64_t kSmallestPacket = 42;
+constexpr std::uint64_t kLeastPackets = 50'000, kMostPackets = 150'000; // 115 MB of short ones
 // A GSO packet of the largest kind, which a queue for few frames takes as well.
 constexpr std::uint64_t kLargestPacket = 262144;
+
+// Twice the bytes that the bucket admits.
+std::uint64_t most_bytes(std::uint64_t rate, std::uint64_t burst) {
+    limit given{};
+    make_limit(&given, std::max<std::uint64_t>(rate, 1), burst);
+    return edt_bytes_per_s(rate) / 1000 * 2 * (given.horizon_ns / NS_PER_MS);
+}
 
 /*
  * The bucket decides what is dropped: it admits no more than a burst ahead of the rate. The class may be late, when its
@@ -22,9 +30,9 @@ constexpr std::uint64_t kLargestPacket = 262144;
 net::HtbSpec htb_for(std::uint32_t ifindex, std::uint64_t rate, std::uint64_t burst) {
     limit given{};
     make_limit(&given, std::max<std::uint64_t>(rate, 1), burst);
-    const std::uint64_t bytes_per_s = edt_bytes_per_s(rate);
-    const std::uint64_t most_bytes = bytes_per_s / 1000 * 2 * (given.horizon_ns / NS_PER_MS);
-    return {ifindex, LIMIT_QDISC, LIMIT_CLASS, bytes_per_s, given.target_ns, most_bytes + kLargestPacket};
+    return {ifindex,         LIMIT_QDISC,
+            LIMIT_CLASS,     edt_bytes_per_s(rate),
+            given.target_ns, most_bytes(rate, burst) + kLargestPacket};
 }
 
 } // namespace
@@ -45,7 +53,9 @@ std::uint64_t edt_bytes_per_s(std::uint64_t rate_bits_per_s) {
 
 Result<std::string> put_edt(std::uint32_t ifindex, std::uint64_t rate_bits_per_s, std::uint64_t burst_bits) {
     net::Netlink netlink = TRY(net::Netlink::open());
-    if (TRY(net::set_fq(netlink, {ifindex, LIMIT_QDISC, kMostPackets})))
+    const std::uint64_t packets = most_bytes(rate_bits_per_s, burst_bits) / kSmallestPacket;
+    if (TRY(net::set_fq(netlink, {ifindex, LIMIT_QDISC,
+                                  static_cast<std::uint32_t>(std::clamp(packets, kLeastPackets, kMostPackets))})))
         return std::string("fq");
     const bool put = TRY(net::set_htb(netlink, htb_for(ifindex, rate_bits_per_s, burst_bits)));
     return std::string(put ? "htb" : "");

@@ -112,6 +112,10 @@ std::uint32_t unpaced_flags(bool pacing) {
     return pacing ? 0U : std::uint32_t{INTERFACE_LIMIT_UNPACED_INGRESS} | INTERFACE_LIMIT_UNPACED_EGRESS;
 }
 
+bool is_enforced(const endpoint &record, const bandwidth &limits) {
+    return (flags_with(record.flags, limits) & ~record.flags) == 0;
+}
+
 Result<LimitTables> LimitTables::open(const std::string &root) {
     return LimitTables{TRY(open_endpoints(root, Access::read_write)),    TRY(open_interfaces(root, Access::read_write)),
                        TRY(open_addresses(root, Access::read_write)),    TRY(open_bandwidths(root, Access::read_write)),

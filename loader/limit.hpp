@@ -22,6 +22,10 @@ std::string limiter_words(std::uint32_t flags, limit_direction direction, bool p
 // The flags by which the programs know that nobody is paced.
 std::uint32_t unpaced_flags(bool pacing);
 
+// Whether the endpoint's flags have the programs look up its limits: a call that was killed may have come no further
+// than to the limits.
+bool is_enforced(const endpoint &record, const bandwidth &limits);
+
 struct LimitTables {
     Endpoints endpoints;
     Interfaces interfaces;

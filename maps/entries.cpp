@@ -48,4 +48,13 @@ bool is_entry_of(const endpoint &record, address entry) {
     return same_bytes(entry, expected);
 }
 
+Result<void> refuse_half_deleted(const Interfaces &interfaces, const endpoint &record) {
+    if (record.ifindex == 0 || TRY(interfaces.find(record.ifindex))) // 0: it never has one
+        return {};
+    return Error{ErrorCode::try_again_later,
+                 "the pod of " + std::string(field_text(record.host_ifname)) +
+                     " is being deleted: its entry in " PODLANE_MAP_INTERFACES " is gone; nothing is changed",
+                 "if no DEL of it is under way, podlanectl doctor --fix restores the entry"};
+}
+
 } // namespace podlane

@@ -26,4 +26,8 @@ bool take_learned_mac(const interface &entry, endpoint &record);
 // one.
 bool is_entry_of(const endpoint &record, address entry);
 
+// ErrorCode::try_again_later if its DEL is under way: it has removed the entry of the host-side veth, the endpoint's
+// own goes last, and nothing removes what is inserted between the two. Under the exclusive lock of the root.
+Result<void> refuse_half_deleted(const Interfaces &interfaces, const endpoint &record);
+
 } // namespace podlane

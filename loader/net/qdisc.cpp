@@ -24,7 +24,8 @@ Message fq_message(int flags, const FqSpec &fq) {
         // Pacing of sockets would replace TCP's own, which pl_pace relies on.
         message.put(TCA_FQ_PLIMIT, fq.most_packets)
             .put(TCA_FQ_FLOW_PLIMIT, fq.most_packets)
-            .put(TCA_FQ_RATE_ENABLE, std::uint32_t{0});
+            .put(TCA_FQ_RATE_ENABLE, std::uint32_t{0})
+            .put(TCA_FQ_HORIZON, UINT32_MAX); // by default it drops what is to leave in 10 s, at a very low rate
     });
     return message;
 }

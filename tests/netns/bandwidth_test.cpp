@@ -132,6 +132,30 @@ TEST_F(Bandwidth, ASocketsOwnPacingRateIsRespectedAndRestored) {
     EXPECT_EQ(pacing_rate_of(socket), kOwn);
 }
 
+// The kernel does not pace at this rate.
+TEST_F(Bandwidth, ASocketsRateOfZeroIsNoneOfItsOwn) {
+    constexpr unsigned kNone = 0;
+    const Pod sender = lab_.add_pod(limits(0, kRate)), receiver = lab_.add_pod();
+    if (!is_paced())
+        GTEST_SKIP() << "this kernel cannot pace";
+    const EchoServer server(receiver.ns(), true, 7);
+    const Fd socket = connected(sender.ns(), Transport::tcp, {receiver.v4, 7});
+    ASSERT_EQ(transfer(socket, 100000), 0);
+    ASSERT_EQ(setsockopt(socket.get(), SOL_SOCKET, SO_MAX_PACING_RATE, &kNone, sizeof kNone), 0);
+    ASSERT_EQ(transfer(socket, 100000), 0);
+    EXPECT_NEAR(pacing_rate_of(socket), kRate / 8, kRate / 16) << "the limit's";
+}
+
+TEST_F(Bandwidth, ConnectionsWithinAContainerAreLeftAlone) {
+    constexpr std::size_t kBytes = kRate / 8; // of one second
+    const Pod pod = lab_.add_pod(limits(kRate, kRate));
+    const EchoServer server(pod.ns(), true, 7);
+    const Fd socket = connected(pod.ns(), Transport::tcp, {pod.v4, 7});
+    const auto start = std::chrono::steady_clock::now();
+    ASSERT_EQ(transfer(socket, 4 * kBytes), 0);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+}
+
 TEST_F(Bandwidth, AConnectionWithoutALimitIsLeftAlone) {
     constexpr std::uint64_t kRoundTrips = 500;
     const Pod sender = lab_.add_pod();
@@ -227,6 +251,7 @@ TEST_F(Bandwidth, WrongValuesAreUsageErrors) {
     const Pod pod = lab_.add_pod();
     EXPECT_EQ(ctl({"bandwidth", "set", pod.host_ifname}).rc, 2);
     EXPECT_EQ(ctl({"bandwidth", "set", pod.host_ifname, "--egress", "fast"}).rc, 2);
+    EXPECT_EQ(ctl({"bandwidth", "set", pod.host_ifname, "--egress", "0.5"}).rc, 2) << "0 is no limit";
     EXPECT_EQ(ctl({"bandwidth", "set", "--egress", "10M"}).rc, 2);
     EXPECT_EQ(ctl({"bandwidth", "list"}).rc, 0);
 }

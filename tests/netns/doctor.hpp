@@ -230,8 +230,8 @@ const std::vector<Fault> kFaults = {
          const Fd program = load_passing_program("pl_gone");
          ASSERT_EQ(bpf_obj_pin(program.get(), pin_path(d.node_.bpffs(), "pl_gone").c_str()), 0);
      }},
-    {"LeftWhileLoading", "pins", "/loading was left", true,
-     [](Doctor &d) { ASSERT_EQ(mkdir((d.node_.bpffs() + "/loading").c_str(), 0700), 0); }},
+    {"LeftWhileLoading", "pins", "/loading-1a2b3c was left", true,
+     [](Doctor &d) { ASSERT_EQ(mkdir((d.node_.bpffs() + "/loading-1a2b3c").c_str(), 0700), 0); }},
     {"UplinkProgramsGone", "uplink", "the programs on uplink up0", true,
      [](Doctor &d) {
          const auto inside = require(net::enter(d.node_.ns()));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "loader/settings.hpp"
+#include "maps/entries.hpp"
 #include "tests/netns/doctor.hpp"
 
 #include <sys/stat.h>
@@ -72,6 +73,16 @@ const std::vector<Fault> kRecordFaults = {
          }
      },
      false},
+    // As a `bandwidth set` leaves it that is killed between the two.
+    {"LimitWithoutFlag", "limit-flag", "in bandwidths_v1 is not enforced", true,
+     [](Doctor &d) {
+         const endpoint before = d.record(d.made_);
+         ASSERT_EQ(d.ctl("bandwidth set " + d.host() + " --egress 8M --ingress 8M").rc, 0);
+         require(d.open(&open_endpoints).update(require(make_endpoint_key(d.made_.container->id(), "eth0")), before));
+         require(d.open(&open_interfaces).update(d.made_.ifindex, make_interface(before)));
+         for (const ip_addr &addr : addresses_in(before))
+             require(d.open(&open_addresses).update({before.network, addr}, make_address(before)));
+     }},
     {"SettingsEmpty", "settings-file", "cannot be read", false,
      [](Doctor &d) { std::ofstream(settings_file(d)).close(); }},
     {"SettingsAreADirectory", "settings-file", "cannot be read", false,

@@ -8,6 +8,7 @@
 #include "loader/uplink.hpp"
 #include "maps/text.hpp"
 #include "tools/podlanectl/doctor/doctor.hpp"
+#include "tools/podlanectl/views/bandwidth.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/map.hpp"
 #include "tools/podlanectl/views/reader.hpp"
@@ -73,15 +74,14 @@ Result<void> look_at_pins(const NodeView &node, Findings &findings) {
             const std::string path = pin_path(root, name);
             report(findings, path + " is not a pin of this version", [path] { return unlink_pin(path); });
         }
-    const std::string loading = root + "/loading";
-    if (!TRY(is_pinned(loading)))
+    if (TRY(leftovers(root)).empty())
         return {};                             // and no ADD has to wait
     const Lock lock = TRY(Lock::shared(root)); // a loading ADD holds it exclusively
-    if (TRY(is_pinned(loading)))
-        report(findings, loading + " was left by an ADD that was killed while loading the programs",
-               [root, loading]() -> Result<void> {
+    for (const std::string &left : TRY(leftovers(root)))
+        report(findings, left + " was left by an ADD or upgrade that was killed while loading the programs",
+               [root, left]() -> Result<void> {
                    const Lock alone = TRY(Lock::exclusive(root));
-                   return remove_pins(loading);
+                   return remove_pins(left);
                });
     return {};
 }
@@ -311,7 +311,30 @@ Result<void> look_at_limit_groups(const NodeView &node, Findings &findings) {
     return {};
 }
 
-constexpr std::array<Check, 10> kStateChecks = {{
+Result<std::vector<EndpointEntry>> endpoints_without_limit_flags(const NodeView &node) {
+    std::vector<EndpointEntry> all;
+    for (const auto &[key, old] : node.endpoints) {
+        const auto limits = TRY(node.tables->bandwidths.find(old.ifindex));
+        const auto now = limits ? TRY(node.tables->endpoints.find(key)) : std::nullopt;
+        if (now && now->ifindex == old.ifindex && !is_enforced(*now, *limits))
+            all.emplace_back(key, *now);
+    }
+    return all;
+}
+
+// No change of a limit is under way while the lock is held.
+Result<void> look_at_limit_flags(const NodeView &node, Findings &findings) {
+    const std::string &root = node.world.bpffs;
+    if (TRY(endpoints_without_limit_flags(node)).empty())
+        return {};
+    const Lock lock = TRY(Lock::shared(root));
+    for (const auto &[key, record] : TRY(endpoints_without_limit_flags(node)))
+        report(findings, "the limit of " + pod_words(key, record) + " in " PODLANE_MAP_BANDWIDTHS " is not enforced",
+               [root, key = key] { return enforce_limits(root, key); });
+    return {};
+}
+
+constexpr std::array<Check, 11> kStateChecks = {{
     {"map-full", Severity::wrong, "an ADD that finds a map full fails (error 102)",
      "podlanectl gc removes endpoints that are gone; else set a larger \"maxEndpoints\"", &look_at_maps},
     {"map-version", Severity::wrong,
@@ -346,6 +369,9 @@ constexpr std::array<Check, 10> kStateChecks = {{
      "podlanectl doctor --fix", &look_for_orphans},
     {"limit-group", Severity::notice, "an ADD or DEL was killed half-way: the group is unused and wastes map space",
      "podlanectl doctor --fix, or the next DEL of a pod of its network", &look_at_limit_groups},
+    {"limit-flag", Severity::wrong,
+     "a call of podlanectl bandwidth was killed half-way: the limit is listed, and the programs do not know of it",
+     "podlanectl doctor --fix, or repeat podlanectl bandwidth", &look_at_limit_flags},
 }};
 
 } // namespace

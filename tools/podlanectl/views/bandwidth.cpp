@@ -12,6 +12,7 @@
 #include "loader/pins.hpp"
 #include "loader/shaper.hpp"
 #include "maps/abi/limit_math.h"
+#include "maps/entries.hpp"
 #include "tools/output/words.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/views/decode.hpp"
@@ -137,7 +138,7 @@ Result<std::uint64_t> read_amount(std::string_view option, const std::string &te
     for (std::size_t i = 0; suffix.size() == 1 && i <= kSuffixes.find(suffix[0]) && i < kSuffixes.size(); ++i)
         amount *= 1000;
     const bool known = suffix.empty() || (suffix.size() == 1 && kSuffixes.find(suffix[0]) != std::string_view::npos);
-    if (failed != std::errc{} || !known || !(amount >= 0 && amount <= kHighest))
+    if (failed != std::errc{} || !known || !(amount == 0 || (amount >= 1 && amount <= kHighest)))
         return usage_error("--" + std::string(option) + " \"" + text + "\" is not a number of bits",
                            "write 500k, 10M, 2.5G or a whole number");
     return static_cast<std::uint64_t>(amount);
@@ -268,6 +269,7 @@ Result<int> change(const Call &call, World &world, bool clear) {
         const NotifyConnections notify = TRY(notify_connections(notifier, tables));
         std::vector<bandwidth> wanted; // of all, before one is changed
         for (const EndpointEntry &one : entries) {
+            TRY(refuse_half_deleted(tables.interfaces, one.second));
             const bandwidth now = TRY(tables.bandwidths.find(one.second.ifindex)).value_or(bandwidth{});
             bandwidth limits = clear ? bandwidth{} : now;
             if (!clear)
@@ -284,6 +286,17 @@ Result<int> change(const Call &call, World &world, bool clear) {
 }
 
 } // namespace
+
+Result<void> enforce_limits(const std::string &root, const endpoint_key &key) {
+    const Lock lock = TRY(Lock::exclusive(root));
+    const LimitTables tables = TRY(LimitTables::open(root));
+    const auto record = TRY(tables.endpoints.find(key));
+    const auto limits = record ? TRY(tables.bandwidths.find(record->ifindex)) : std::nullopt;
+    if (!limits || is_enforced(*record, *limits))
+        return {};
+    const auto notifier = SocketNotifier::load(root);
+    return set_limits(tables, key, *limits, TRY(notify_connections(notifier, tables)), shape_sender);
+}
 
 Result<std::string> limiters_words(const World &world) {
     const std::uint32_t flags = edt_qdisc().empty() ? 0U : std::uint32_t{INTERFACE_LIMIT_EDT};

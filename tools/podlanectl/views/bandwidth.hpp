@@ -16,6 +16,9 @@ Result<output::Table> limit_state_table(const Selection &selection, const World 
 // The limiters this kernel supports, as "pace, edt, bucket".
 Result<std::string> limiters_words(const World &world);
 
+// Completes a change of the endpoint's limits that was killed before its flags were set.
+Result<void> enforce_limits(const std::string &root, const endpoint_key &key);
+
 // Fails if none of --ingress, --egress and their bursts is given; `example` is of a verb's arguments.
 Result<void> require_rate(const Call &call, const std::string &verb, const std::string &example);
 // The values of these options; values that are not given stay.

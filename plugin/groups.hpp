@@ -20,7 +20,8 @@ Result<std::vector<std::string>> groups_with_others(const cni::Request &request,
 // An ADD gives its groups to the container's other interfaces.
 Result<void> share_groups(const cni::Request &request, const Tables &tables, net::Netlink &pod, Rollback &rollback);
 
-// Of all interfaces of these containers, from the next packet on. The caller holds the lock of the root.
+// Of all interfaces of these containers, from the next packet on. The caller holds the lock of the root exclusively.
+// Nothing is changed if an endpoint of one has no whole record (ErrorCode::missing), or is being deleted.
 Result<void> change_membership(const AttachmentRecords &records, const Tables &tables,
                                const std::set<std::string> &container_ids, const std::string &group, bool is_member);
 

@@ -228,6 +228,23 @@ Result<void> load_into(const std::string &directory, const LoadSettings &setting
     return load_once(directory, without, maps_from);
 }
 
+namespace {
+
+Result<void> load_and_publish(const std::string &root, const LoadSettings &settings) {
+    const std::string loading = TRY(make_loading_directory(root)), live = live_directory(root);
+    auto done = load_into(loading, settings);
+    if (done && rename(loading.c_str(), live.c_str()) != 0)
+        done = system_error(ErrorCode::bpf, "publishing " + live, errno);
+    if (done)
+        return {};
+    Errors errors;
+    errors.add(std::move(done));
+    errors.add(remove_pins(loading));
+    return std::move(errors).result();
+}
+
+} // namespace
+
 Result<void> ensure_loaded(const std::string &root, const LoadSettings &settings) {
     const std::string live = live_directory(root);
     if (TRY(is_pinned(live))) {
@@ -238,16 +255,11 @@ Result<void> ensure_loaded(const std::string &root, const LoadSettings &settings
     const Lock lock = TRY(Lock::exclusive(root));
     if (TRY(is_pinned(live)) || finish_publishing(root))
         return {};
-    const std::string loading = TRY(make_loading_directory(root));
-    if (auto loaded = load_into(loading, settings); !loaded) {
-        Errors errors;
-        errors.add(std::move(loaded));
-        errors.add(remove_pins(loading));
-        return std::move(errors).result();
-    }
-    if (rename(loading.c_str(), live.c_str()) != 0)
-        return system_error(ErrorCode::bpf, "publishing " + live, errno);
-    return {};
+    auto loaded = load_and_publish(root, settings);
+    if (!loaded && !TRY(lock.is_of(root)))
+        return Error{ErrorCode::try_again_later, "bpffs: " + root + " was removed while the programs were loaded",
+                     "repeat the call, which loads the programs again"};
+    return loaded;
 }
 
 Result<void> check_pins(const std::string &root) {

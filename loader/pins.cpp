@@ -18,12 +18,14 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <string_view>
 
 namespace podlane {
 namespace {
 
 constexpr std::string_view kStandardMount = "/sys/fs/bpf";
+constexpr const char *kLoading = "loading"; // the names of directories for what is being loaded begin with it
 
 // False if there is nothing at `path`.
 Result<bool> is_bpffs(const std::string &path) {
@@ -73,6 +75,17 @@ Result<void> check_root(const std::string &root, const struct stat &facts) {
     return {};
 }
 
+Result<bool> is_still_at(const Fd &directory, const std::string &path) {
+    struct stat opened {};
+    struct stat there {};
+    if (fstat(directory.get(), &opened) != 0)
+        return system_error(ErrorCode::bpf, "reading " + path, errno);
+    if (stat(path.c_str(), &there) != 0)
+        return errno == ENOENT || errno == ENOTDIR ? Result<bool>(false)
+                                                   : system_error(ErrorCode::bpf, "reading " + path, errno);
+    return opened.st_dev == there.st_dev && opened.st_ino == there.st_ino;
+}
+
 } // namespace
 
 Result<void> prepare_root(const std::string &root) {
@@ -95,27 +108,45 @@ Result<void> prepare_root(const std::string &root) {
 }
 
 Result<Lock> Lock::take(const std::string &root, int operation) {
-    Fd fd(open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!fd)
-        return system_error(errno == ENOENT || errno == ENOTDIR ? ErrorCode::missing : ErrorCode::bpf,
-                            "opening " + root, errno);
-    TRY(lock_file(fd, operation, root, ErrorCode::bpf));
-    return Lock(std::move(fd));
+    for (;;) {
+        Fd fd(open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+        if (!fd)
+            return system_error(errno == ENOENT || errno == ENOTDIR ? ErrorCode::missing : ErrorCode::bpf,
+                                "opening " + root, errno);
+        TRY(lock_file(fd, operation, root, ErrorCode::bpf));
+        if (TRY(is_still_at(fd, root))) // it may have been removed, and made again, meanwhile
+            return Lock(std::move(fd));
+    }
 }
 
 Result<Lock> Lock::exclusive(const std::string &root) { return take(root, LOCK_EX); }
 Result<Lock> Lock::shared(const std::string &root) { return take(root, LOCK_SH); }
+Result<bool> Lock::is_of(const std::string &root) const { return is_still_at(fd_, root); }
 
 std::string replaced_directory(const std::string &root) { return root + "/replaced"; }
 
 Result<bool> is_pinned(const std::string &path) { return exists(path, ErrorCode::bpf); }
 
 Result<std::string> make_loading_directory(const std::string &root) {
-    std::string loading = root + "/loading";
-    TRY(remove_pins(loading));
-    if (mkdir(loading.c_str(), 0700) != 0)
+    TRY(remove_leftovers(root));
+    std::string loading = root + "/" + kLoading + "-XXXXXX";
+    if (mkdtemp(loading.data()) == nullptr)
         return system_error(ErrorCode::bpf, "creating " + loading, errno);
     return loading;
+}
+
+Result<std::vector<std::string>> leftovers(const std::string &root) {
+    std::vector<std::string> left;
+    for (const std::string &name : TRY(names_in(root, Hidden::too)))
+        if (std::string path = root + "/" + name; name.starts_with(kLoading) || path == replaced_directory(root))
+            left.push_back(std::move(path));
+    return left;
+}
+
+Result<void> remove_leftovers(const std::string &root) {
+    for (const std::string &directory : TRY(leftovers(root)))
+        TRY(remove_pins(directory));
+    return {};
 }
 
 Result<void> publish(const std::string &root, const std::string &loading) {
@@ -126,6 +157,8 @@ Result<void> publish(const std::string &root, const std::string &loading) {
         static_cast<void>(remove_pins(loading)); // else the next upgrade does it
         return {};
     }
+    if (errno == ENOENT) // the root was removed: `live` may be another call's
+        return system_error(ErrorCode::bpf, "publishing " + live, errno);
     const std::string replaced = replaced_directory(root);
     TRY(remove_pins(replaced));
     if (rename(live.c_str(), replaced.c_str()) != 0)

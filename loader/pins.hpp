@@ -17,11 +17,14 @@ namespace podlane {
 // nothing is mounted yet; any other place must be a bpffs already (ErrorCode::plugin_not_available names it).
 Result<void> prepare_root(const std::string &root);
 
-// An exclusive or shared flock(2) on the root directory, held for the object's life (loader/lock_file.hpp).
+// An exclusive or shared flock(2) on the root directory, held for the object's life (loader/lock_file.hpp). Whoever
+// waited while the root was removed gets that of the root that was made in its place, or ErrorCode::missing.
 class Lock {
   public:
     static Result<Lock> exclusive(const std::string &root);
     static Result<Lock> shared(const std::string &root);
+    // Whether `root` is still the directory that is locked: an administrator may remove it all the same.
+    [[nodiscard]] Result<bool> is_of(const std::string &root) const;
 
   private:
     explicit Lock(Fd fd) : fd_(std::move(fd)) {}
@@ -32,8 +35,14 @@ class Lock {
 // Whether there is a pin, or a directory of pins, of this path.
 Result<bool> is_pinned(const std::string &path);
 
-// An empty directory for the pins of what is being loaded. Needs the exclusive lock.
+// An empty directory for the pins of what is being loaded, and no leftovers. It has a name of its own: if the root is
+// removed meanwhile, the pins do not get among those that another call loads for the next one. Needs the exclusive
+// lock.
 Result<std::string> make_loading_directory(const std::string &root);
+// Such directories, and what an upgrade replaced. Under the lock they are those of calls that were killed.
+Result<std::vector<std::string>> leftovers(const std::string &root);
+// Needs the exclusive lock.
+Result<void> remove_leftovers(const std::string &root);
 // Where an upgrade keeps the pins it replaces, until the new ones are live.
 std::string replaced_directory(const std::string &root);
 // Replaces the live directory by `loading` and removes it. Needs the exclusive lock.

@@ -324,6 +324,7 @@ Result<Upgraded> upgrade(const std::string &root, bool always) {
             TRY(remove_wrong_pins(root));
             return Upgrade(root, TRY(make_loading_directory(root))).run();
         }
+        TRY(remove_leftovers(root)); // of one that was killed after it had published
     }
     return complete_pacing(root);
 }

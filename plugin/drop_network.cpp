@@ -25,12 +25,6 @@ Result<bool> has_others_on_disk(const cni::Request &request, std::uint32_t netwo
     });
 }
 
-// Pods that live, of other roots than the request's: `bpffs` was edited.
-Result<std::vector<AttachmentRecord>> others_elsewhere(const cni::Request &request) {
-    return others_on_disk(request.config.state_dir,
-                          [&](const AttachmentRecord &one) { return one.root == request.config.bpffs; });
-}
-
 // Of endpoints_v1, but for the request's own.
 Result<std::vector<endpoint>> other_endpoints(const cni::Request &request, const Tables &tables) {
     const endpoint_key own = TRY(make_endpoint_key(request.container_id, request.ifname));
@@ -104,8 +98,7 @@ Result<void> drop_network_if_unused(const cni::Request &request, const Tables &t
     const auto now = TRY(open_again(root));
     if (!now || !now->addresses.exists() || TRY(in_use(*now)))
         return {};
-    const auto elsewhere =
-        TRY(others_elsewhere(request)); // rules are of a network's name alone, whatever root it is in
+    const auto elsewhere = TRY(others_elsewhere(request.config.state_dir, root));
     const auto is_of_network = [&](const AttachmentRecord &one) { return network_id(one.network) == network; };
     const auto entry = TRY(now->networks.find(network));
     const auto others = TRY(other_endpoints(request, *now));

@@ -86,6 +86,10 @@ Result<std::vector<AttachmentRecord>> others_than(const cni::Request &request) {
     return others_on_disk(request.config.state_dir, is_request_of(request));
 }
 
+Result<std::vector<AttachmentRecord>> others_elsewhere(const std::string &state_directory, const std::string &root) {
+    return others_on_disk(state_directory, [&](const AttachmentRecord &one) { return one.root == root; });
+}
+
 Result<bool> has_unknown_others(const cni::Request &request, const Endpoints *endpoints) {
     std::set<std::uint32_t> known = {TRY(peer_in(request))};
     for (const AttachmentRecord &other : TRY(others_than(request)))

@@ -29,6 +29,10 @@ Result<std::vector<AttachmentRecord>> others_than(const cni::Request &request);
 // null: no map exists. It may be of any network.
 Result<bool> has_unknown_others(const cni::Request &request, const Endpoints *endpoints);
 
+// Pods that live, of other roots than this one: `bpffs` was edited. They share the uplinks, and networks by their
+// names.
+Result<std::vector<AttachmentRecord>> others_elsewhere(const std::string &state_directory, const std::string &root);
+
 // Removes the rules of loader/own_addresses.hpp, unless one of them is of a network with an egress route.
 Result<void> drop_own_address_rules(const std::string &state_directory, const IsGone &is_gone);
 

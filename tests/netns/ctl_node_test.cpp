@@ -175,7 +175,7 @@ TEST_F(NodeTest, UninstallKeepsPodsMasqueraded) {
 
 // The programs are detached by then: a DEL does not take what is missing for lost.
 TEST_F(NodeTest, AKilledUninstallIsNotUndone) {
-    for (const std::string at : {"unlink:signal=KILL:when=10", "rmdir:signal=KILL:when=3"}) {
+    for (const std::string at : {"unlink:signal=KILL:when=10", "rmdir:signal=KILL:when=2"}) {
         SCOPED_TRACE(at);
         const Pod one = make();
         const Pod two = make();
@@ -378,6 +378,14 @@ TEST_F(NodeTest, UninstallNamesMasqueradeThatNothingKnows) {
     EXPECT_THAT(named.out, Not(HasSubstr("podlane-theirs")));
     must_run(node_.ns(), {"sh", "-c", remedy});
     EXPECT_THAT(uninstall().out, Not(HasSubstr("table inet")));
+}
+
+TEST_F(NodeTest, UninstallRemovesWhatAKilledUpgradeLeft) {
+    EXPECT_THAT(del(*make().container), succeeds());
+    for (const char *left : {"/loading-1a2b3c", "/replaced"})
+        fs::create_directory(node_.bpffs() + left);
+    EXPECT_THAT(uninstall(), prints(0));
+    EXPECT_FALSE(fs::exists(node_.bpffs()));
 }
 
 TEST_F(NodeTest, UninstallOfNothingIsFine) { EXPECT_EQ(uninstall().rc, 0); }

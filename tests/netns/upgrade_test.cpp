@@ -213,6 +213,17 @@ TEST_P(UpgradeTest, DoesNothingIfThereIsNothingToDo) {
     EXPECT_EQ(on_hooks(a_.ifindex), pinned());
 }
 
+// After it had published, or as it replaced the live directory on a kernel that cannot exchange two.
+TEST_P(UpgradeTest, RemovesWhatAKilledOneLeft) {
+    const auto all = pins();
+    for (const char *left : {"/loading-1a2b3c", "/replaced"})
+        ASSERT_TRUE(std::filesystem::create_directory(node().bpffs() + left));
+    const Output done = down();
+    EXPECT_EQ(done.rc, 0) << done.err;
+    EXPECT_FALSE(Json::parse(done.out).at("upgraded"));
+    EXPECT_EQ(pins(), all);
+}
+
 // A foreign filter in the place of Podlane's on the last pod's hook: the pods before it have the new programs by then.
 TEST_P(UpgradeTest, AFailureMidwayRestoresTheOldVersion) {
     const Pod c = cluster_->add_pod(1, {{"attach", "clsact"}});

@@ -67,7 +67,7 @@ void load() {
 }
 
 void unload() {
-    EXPECT_TRUE(remove_pins(root() + "/loading"));
+    EXPECT_TRUE(remove_leftovers(root()));
     EXPECT_TRUE(remove_pins(live_directory(root())));
     rmdir(root().c_str());
     EXPECT_NE(access(root().c_str(), F_OK), 0) << root() << " is left behind";

@@ -213,7 +213,6 @@ Result<bool> owns_pins(const std::string &root) {
     return error;
 }
 
-// Nothing is locked if there is no root: there is nothing to lock against.
 Result<void> detach_node(const std::string &root, bool owned, const std::string &state_directory, Story &story) {
     Recorded recorded;
     net::Netlink host = TRY(net::Netlink::open());
@@ -229,15 +228,19 @@ Result<void> detach_node(const std::string &root, bool owned, const std::string 
         note_uninstall(records, story);
     recorded.pods.merge(TRY(find_host_veths()));
     story.pods = recorded.pods.size();
-    if (owned)
+    const auto elsewhere = TRY(others_elsewhere(state_directory, root));
+    if (owned && elsewhere.empty()) // else the programs there may be those of another root
         for (const auto &[ifindex, entry] : TRY(read_map_if_there<std::uint32_t, uplink>(root, PODLANE_MAP_UPLINKS)))
             recorded.interfaces.insert(ifindex);
-    const NetworksById networks = TRY(read_networks(root, story));
+    NetworksById networks = TRY(read_networks(root, story));
     // The uplinks are known from the maps alone; without these, by the names of the programs.
     const bool lost_pins = on_disk && !check_live_directory(root);
     if (story.containers() != 0)
         report_masquerade(networks, recorded.networks, story);
-    TRY(detach_all(root, recorded.interfaces, lost_pins, story));
+    TRY(detach_all(root, recorded.interfaces, lost_pins && elsewhere.empty(), story));
+    for (const AttachmentRecord &other : elsewhere)
+        for (NetworksById *all : {&networks, &recorded.networks})
+            all->erase(network_id(other.network));
     TRY(stop_tracking_all(networks));
     if (lost_pins)
         for (const auto &[id, entry] : recorded.networks)
@@ -245,7 +248,9 @@ Result<void> detach_node(const std::string &root, bool owned, const std::string 
     TRY(drop_own_address_rules(state_directory, [&](const AttachmentRecord &record) { return record.root == root; }));
     if (owned)
         TRY(remove_proxies(root));
-    TRY(remove_pins(root + "/loading"));
+    if (!lock)
+        return {};               // there was no root: one that is there by now is a new ADD's
+    TRY(remove_leftovers(root)); // before the live directory, in whose place an ADD would put what an upgrade replaced
     TRY(remove_pins(live_directory(root)));
     if (rmdir(root.c_str()) != 0 && errno != ENOENT)
         return system_error(ErrorCode::bpf, "removing " + root, errno);

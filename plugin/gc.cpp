@@ -11,6 +11,7 @@
 #include "maps/tables.hpp"
 #include "plugin/cni/ipam_config.hpp"
 #include "plugin/endpoint.hpp"
+#include "plugin/found.hpp"
 #include "plugin/ipam.hpp"
 #include "plugin/log.hpp"
 #include "plugin/masquerade.hpp"
@@ -24,6 +25,7 @@
 #include "plugin/verbs.hpp"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -74,8 +76,8 @@ Root open_root(const std::string &root, std::uint32_t own_netns, Errors &errors)
 }
 
 struct Known {
-    std::set<Identity> all;    // of the network, those of an earlier boot too: their leases are still taken
-    bool has_unlisted = false; // of any network: attachments that the runtime's list cannot name
+    std::map<Identity, Found> all; // of the network, those of an earlier boot too: their leases are still taken
+    bool has_unlisted = false;     // of any network: attachments that the runtime's list cannot name
 };
 
 // Of a pod of another root, which another runtime's list may name: nothing but a lease can be left of it.
@@ -94,7 +96,8 @@ Result<Known> known_attachments(const cni::Request &request, const Root &root, c
         if (entries)
             for (const auto &[key, value] : *entries)
                 if (field_text(value.network_name) == request.config.name)
-                    known.all.emplace(field_text(key.container_id), field_text(key.ifname));
+                    known.all[{std::string(field_text(key.container_id)), std::string(field_text(key.ifname))}]
+                        .ifindexes.insert(value.ifindex);
         errors.add(std::move(entries));
     }
     // After the maps: an ADD writes its record first. Those of other roots too: `bpffs` may have been edited since.
@@ -113,26 +116,49 @@ Result<Known> known_attachments(const cni::Request &request, const Root &root, c
         if (record.boot_id == node.boot &&
             (is_younger || (!valid.contains(identity) && TRY(is_under_way(record, began_ns)))))
             under_way.insert(identity);
-        else if (record.network == request.config.name)
-            known.all.insert(identity);
+        else if (record.network == request.config.name) {
+            Found &found = known.all[identity];
+            found.add(record);
+            const bool may_hang = record.boot_id == node.boot && !record.entry && !record.only_lease;
+            found.has_hanging_add = found.has_hanging_add || (may_hang && TRY(is_add_under_way(record)));
+        }
     }
     for (const Identity &identity : under_way) // also if another root has a record of its name
         known.all.erase(identity);
     if (!unread.none()) // of an ADD under way, which only its record distinguishes
-        std::erase_if(known.all, [&](const Identity &identity) { return !read.contains(identity); });
+        std::erase_if(known.all, [&](const auto &one) { return !read.contains(one.first); });
     known.has_unlisted = !under_way.empty() || !unread.none();
     errors.add(std::move(unread).result());
     return known;
 }
 
-// As a DEL of the attachment would.
-Result<void> collect(cni::Request request, const Identity &identity) {
+using Dead = std::vector<std::pair<Identity, Found>>;
+
+// As a DEL of the attachment would. false: it is left alone.
+Result<bool> collect(cni::Request request, const Identity &identity, const Found &found) {
     std::tie(request.container_id, request.ifname) = identity;
     request.netns.clear();
+    const auto turn = TRY(take_turn_of_found(request, found));
+    if (!turn) {
+        log(cni::Log::Level::info, has_come_since(request) + ": it is left alone");
+        return false;
+    }
     log(cni::Log::Level::info, "container " + request.container_id + ", " + request.ifname + " is gone: removing it");
-    auto removed = remove_attachment(request);
-    return removed ? std::move(removed)
-                   : std::move(removed).error().context("removing container " + request.container_id);
+    TRY(remove_attachment(request));
+    return true;
+}
+
+// Returns whether one was left alone, which the runtime's list cannot name.
+bool collect_all(const cni::Request &request, const Dead &dead, Errors &errors) {
+    bool is_any_back = false;
+    for (const auto &[identity, found] : dead) {
+        const auto collected = collect(request, identity, found);
+        if (!collected)
+            errors.add(collected.error().context("removing container " + identity.first));
+        else if (!*collected)
+            is_any_back = true;
+    }
+    return is_any_back;
 }
 
 struct Removal {
@@ -157,18 +183,24 @@ Result<void> add_to(Removal &removal, const endpoint &entry, const Tables &table
 // The longest part of a removal is the kernel's wait until other CPUs no longer use an interface, or the elements of a
 // set. So these are removed together, after the addresses that lead to them; everything else one attachment after the
 // other.
-Result<void> remove_interfaces(const cni::Config &config, const std::vector<Identity> &dead, const Tables &tables) {
+Result<void> remove_interfaces(const cni::Config &config, const Dead &dead) {
     const Lock lock = TRY(Lock::shared(config.bpffs));
+    std::vector<Unread> unread;                                      // reported already
+    const auto tables = Tables::open_readable(config.bpffs, unread); // an upgrade may have come first
+    if (!tables)
+        return {};
     net::Netlink host = TRY(net::Netlink::open());
     Removal removal;
-    for (const Identity &identity : dead) {
-        const auto entry = TRY(tables.endpoints.find(TRY(make_endpoint_key(identity.first, identity.second))));
+    for (const auto &[identity, found] : dead) {
+        const auto entry = TRY(tables->endpoints.find(TRY(make_endpoint_key(identity.first, identity.second))));
         if (!entry || entry->mode == ENDPOINT_AFTER_MAIN || entry->ifindex == 0)
+            continue;
+        if (!found.ifindexes.contains(entry->ifindex)) // its container was started again
             continue;
         cni::Request of;
         std::tie(of.container_id, of.ifname) = identity;
         if (TRY(find_recorded_link(host, of, *entry)))
-            TRY(add_to(removal, *entry, tables));
+            TRY(add_to(removal, *entry, *tables));
     }
     const ExpeditedRcu while_removing;
     TRY(net::remove_links(host, removal.ifindexes));
@@ -176,26 +208,30 @@ Result<void> remove_interfaces(const cni::Config &config, const std::vector<Iden
 }
 
 // Entries that lead to an interface of no endpoint: left by a version whose DEL forgot what it had not finished.
-Result<void> erase_stale_addresses(const std::string &root, const Tables &tables, std::uint32_t network) {
-    if (!tables.endpoints.exists())
+Result<void> erase_stale_addresses(const std::string &root, std::uint32_t network) {
+    const auto lock = TRY(keep_upgrades_out(root));
+    std::vector<Unread> unread;
+    const auto tables = Tables::open_readable(root, unread); // an upgrade may have come first
+    if (!unread.empty())
+        return std::move(unread.front().error);
+    if (!tables || !tables->endpoints.exists())
         return {}; // nothing says which interfaces are endpoints'
-    const Lock lock = TRY(Lock::shared(root));
     std::set<std::uint32_t> owners;
-    for (const auto &[key, value] : TRY(tables.addresses.entries()))
+    for (const auto &[key, value] : TRY(tables->addresses.entries()))
         if (key.network == network)
             owners.insert(value.ifindex);
     // After them: an ADD inserts its endpoint before its addresses.
-    for (const auto &[key, record] : TRY(tables.endpoints.entries()))
+    for (const auto &[key, record] : TRY(tables->endpoints.entries()))
         owners.erase(record.ifindex);
     for (const std::uint32_t owner : owners)
-        TRY(erase_interface(tables, owner));
+        TRY(erase_interface(*tables, owner));
     return {};
 }
 
 // Removes what the network's last DEL could not.
 Result<void> clean_network(const cni::Request &request, const Tables &tables) {
     const std::uint32_t network = network_id(request.config.name);
-    TRY(erase_stale_addresses(request.config.bpffs, tables, network));
+    TRY(erase_stale_addresses(request.config.bpffs, network));
     return drop_network_if_unused(request, tables, network);
 }
 
@@ -249,18 +285,17 @@ Result<std::string> gc(const cni::Request &request) {
     for (const cni::ValidAttachment &one : request.config.valid_attachments)
         valid.emplace(one.container_id, one.ifname);
     const Known known = TRY(known_attachments(request, root, valid, began_ns, errors));
-    std::vector<Identity> dead;
-    for (const Identity &identity : known.all)
+    Dead dead;
+    for (const auto &[identity, found] : known.all)
         if (!valid.contains(identity))
-            dead.push_back(identity);
+            dead.emplace_back(identity, found);
     cni::Request removal = request;
     removal.config.valid_attachments.clear();
     removal.raw_config = cni::without_valid_attachments(request.raw_config);
     auto torn = torn_records_of(removal, valid);
     if (root.tables && dead.size() > 1)
-        errors.add(remove_interfaces(request.config, dead, *root.tables));
-    for (const Identity &identity : dead)
-        errors.add(collect(removal, identity));
+        errors.add(remove_interfaces(request.config, dead));
+    const bool is_any_back = collect_all(removal, dead, errors);
     errors.add(torn ? collect_torn_records(*torn) : Result<void>(torn.error()));
     errors.add(records_of(request.config).remove_unfinished());
     if (root.tables && root.is_whole)
@@ -268,7 +303,7 @@ Result<std::string> gc(const cni::Request &request) {
     else if (root.is_whole)
         errors.add(drop_network_without_maps(request, std::nullopt));
     // Else the IPAM plugin would release leases of others: the next GC calls it.
-    if (!known.has_unlisted && !root.is_elsewhere)
+    if (!known.has_unlisted && !is_any_back && !root.is_elsewhere)
         errors.add(collect_leases(request));
     TRY(std::move(errors).result());
     return std::string{};

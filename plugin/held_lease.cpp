@@ -9,9 +9,9 @@
 #include "plugin/cni/environment.hpp"
 #include "plugin/cni/ipam_wishes.hpp"
 #include "plugin/cni/result.hpp"
+#include "plugin/found.hpp"
 #include "plugin/ipam.hpp"
 #include "plugin/log.hpp"
-#include "plugin/remove.hpp"
 #include "plugin/state.hpp"
 
 #include <fcntl.h>
@@ -183,7 +183,7 @@ bool has_no_address_left(const Error &error) {
 
 // One whose IPAM plugin is not installed waits.
 Result<void> release_or_keep(const AttachmentRecord &record, const std::string &state_directory) {
-    return remove_attachment(request_of(record, state_directory), Lease::released);
+    return remove_found(record, state_directory);
 }
 
 void log_failure(const AttachmentRecord &record, const Result<void> &released) {
@@ -333,7 +333,7 @@ Result<std::vector<AttachmentRecord>> held_leases(const AttachmentRecords &recor
 bool waits_for_release(const AttachmentRecord &record) { return record.only_lease && record.held_until_ns == 0; }
 
 Result<void> release_held_lease(const AttachmentRecord &record, const std::string &state_directory) {
-    return remove_attachment(request_of(record, state_directory), Lease::must_not_wait);
+    return remove_found(record, state_directory, Lease::must_not_wait);
 }
 
 } // namespace podlane

@@ -154,6 +154,11 @@ Result<bool> is_add_under_way(const AttachmentRecord &record) {
     return file && (TRY(is_held(file, of_adds(record.container_id))) || TRY(is_held(file, of_add(request))));
 }
 
+Result<bool> is_own_add_under_way(const AttachmentRecord &record) {
+    const Fd file = TRY(open_file(record.state_directory, O_RDONLY));
+    return file && TRY(is_held(file, of_add(request_of(record, record.state_directory))));
+}
+
 Result<void> forget_turns(const std::string &state_directory) {
     auto opened = open_file(state_directory, O_RDWR);
     if (!opened)

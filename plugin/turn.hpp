@@ -28,6 +28,9 @@ std::vector<Fd> take_turn_of_del(const cni::Request &request);
 // Whether an ADD of the container has its turn.
 Result<bool> is_add_under_way(const AttachmentRecord &record);
 
+// Whether one of the attachment itself has.
+Result<bool> is_own_add_under_way(const AttachmentRecord &record);
+
 // Unless a call is under way: the next one would create another file.
 Result<void> forget_turns(const std::string &state_directory);
 

@@ -3,6 +3,8 @@
 #include "loader/record.hpp"
 #include "tests/netns/verbs.hpp"
 
+#include <bpf/bpf.h>
+
 #include <csignal>
 #include <future>
 
@@ -16,6 +18,7 @@ class GcTest : public VerbsTest {
     // When it has begun, and before it reads the records; SIGCONT to `stopped_` lets it go on.
     [[nodiscard]] std::future<Reply> start_gc_and_stop() {
         const std::string trace = node_.dir() + "/trace", pid = node_.dir() + "/pid";
+        fs::remove(trace);
         const std::vector<std::string> argv = {"strace",
                                                "-qq",
                                                "-o",
@@ -35,6 +38,21 @@ class GcTest : public VerbsTest {
             [&] { return fs::exists(trace) && read_file(trace).find("stopped by SIGSTOP") != std::string::npos; }));
         std::ifstream(pid) >> stopped_;
         return reply;
+    }
+    // As an upgrade to a version with another map of endpoints: whoever has opened the old one sees no later ADD.
+    void replace_endpoints() const {
+        const Endpoints old = open(&open_endpoints);
+        const MapFacts facts = require(map_facts(old.fd()));
+        bpf_map_create_opts options{};
+        options.sz = sizeof options;
+        options.map_flags = facts.flags;
+        Fd made(bpf_map_create(static_cast<bpf_map_type>(facts.type), "endpoints", facts.key_size, facts.value_size,
+                               facts.max_entries, &options));
+        fs::remove(old.path());
+        ASSERT_EQ(bpf_obj_pin(made.get(), old.path().c_str()), 0);
+        const Endpoints now = Endpoints::of(std::move(made), old.path());
+        for (const auto &[key, entry] : require(old.entries()))
+            require(now.insert(key, entry));
     }
     pid_t stopped_ = 0;
 };
@@ -101,6 +119,24 @@ TEST_F(GcTest, LeavesWhatIsYoungerThanItsCall) {
     EXPECT_FALSE(host_link(young).is_null());
     EXPECT_EQ(endpoints(), 1U);
     EXPECT_EQ(check(young).rc, 0) << check(young);
+}
+
+TEST_F(GcTest, BesideAnUpgradeLeavesTheAddressesOfAPodThatIsAddedAfterIt) {
+    for (const std::size_t dead : {1U, 2U}) {
+        std::vector<Pod> gone;
+        while (gone.size() < dead)
+            gone.push_back(make());
+        auto collected = start_gc_and_stop();
+        replace_endpoints();
+        const Pod young = make();
+        kill(stopped_, SIGCONT);
+        EXPECT_THAT(collected.get(), succeeds());
+        for (const Pod &one : gone)
+            EXPECT_TRUE(host_link(one).is_null());
+        EXPECT_EQ(endpoints(), 1U);
+        EXPECT_THAT(check(young), succeeds());
+        EXPECT_THAT(del(*young.container), succeeds());
+    }
 }
 
 // Nothing of it is under way, whatever the clock says by now.

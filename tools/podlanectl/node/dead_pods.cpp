@@ -6,11 +6,10 @@
 #include "loader/net/netlink.hpp"
 #include "loader/pins.hpp"
 #include "loader/record.hpp"
-#include "maps/file.hpp"
 #include "maps/parallel.hpp"
 #include "maps/tables.hpp"
+#include "plugin/found.hpp"
 #include "plugin/held_lease.hpp"
-#include "plugin/remove.hpp"
 #include "plugin/state.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/views/namespaces.hpp"
@@ -49,24 +48,13 @@ Result<std::vector<AttachmentRecord>> all_attachments(const World &world, bool o
         const bool is_on_disk = std::ranges::any_of(all, [&](const AttachmentRecord &one) {
             return one.container_id == mapped.container_id && one.ifname == mapped.ifname;
         });
-        if (!is_on_disk)
-            all.push_back(std::move(mapped));
+        if (is_on_disk)
+            continue;
+        if (const auto elsewhere = find_record(request_of(mapped, state_directory)); elsewhere && *elsewhere)
+            mapped.created_boottime_ns = (*elsewhere)->created_boottime_ns; // remove_found() finds that one, too
+        all.push_back(std::move(mapped));
     }
     return all;
-}
-
-// Of an ADD that is under way only the path is known. A failed look is no answer.
-bool is_namespace_there(const std::string &path) {
-    const auto there = exists(path);
-    return !there || *there;
-}
-
-// Not from a container that has not mounted where runtimes keep namespaces. One of a process goes with that, and one
-// that only the maps know has a host-side veth to go by, or nothing.
-bool shows_namespace_of(const AttachmentRecord &one) {
-    if (one.netns.empty())
-        return one.entry && one.entry->ifindex != 0;
-    return one.netns.starts_with("/proc/") || is_namespace_there(one.netns.substr(0, one.netns.rfind('/')));
 }
 
 constexpr std::size_t kAtATime = 8; // each has the maps open, and runs an IPAM plugin
@@ -103,10 +91,11 @@ Result<void> collect_dead_pods(const World &world, bool owned, const std::string
         dead.lines.push_back("kept: torn records: " + torn.error().message +
                              "; correct that, then podlanectl uninstall");
     }
-    const auto namespaces = TRY(network_namespaces());
+    const auto all = TRY(all_attachments(world, owned, state_directory));
+    const auto namespaces = TRY(network_namespaces()); // last: those of all that is on record are among them
     net::Netlink host = TRY(net::Netlink::open());
     std::vector<AttachmentRecord> gone;
-    for (const AttachmentRecord &one : TRY(all_attachments(world, owned, state_directory))) {
+    for (const AttachmentRecord &one : all) {
         if (one.only_lease)
             continue;
         const bool is_of_boot = one.boot_id == boot;
@@ -121,9 +110,8 @@ Result<void> collect_dead_pods(const World &world, bool owned, const std::string
     }
     // Under the locks of the maps the last pod of a network takes its rules along: without them, one after the other.
     const std::size_t at_a_time = TRY(is_pinned(live_directory(world.bpffs))) ? kAtATime : 1;
-    const auto removed = do_for_each(gone, at_a_time, [&](const AttachmentRecord &one) {
-        return remove_attachment(request_of(one, state_directory));
-    });
+    const auto removed =
+        do_for_each(gone, at_a_time, [&](const AttachmentRecord &one) { return remove_found(one, state_directory); });
     for (std::size_t i = 0; i < gone.size(); ++i) {
         const std::string container = "container " + gone[i].container_id + ", " + gone[i].ifname;
         if (!removed[i])

@@ -5,11 +5,13 @@
 #include "loader/process.hpp"
 #include "loader/record.hpp"
 #include "maps/errors.hpp"
-#include "maps/file.hpp"
 #include "plugin/cni/ipam_config.hpp"
+#include "plugin/found.hpp"
 #include "plugin/held_lease.hpp"
 #include "plugin/program.hpp"
+#include "plugin/state.hpp"
 #include "plugin/torn_record.hpp"
+#include "plugin/turn.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/node/installed.hpp"
 #include "tools/podlanectl/node/nouns.hpp"
@@ -111,20 +113,32 @@ Result<void> send_del(const EndpointEntry &entry, const Context &context) {
     return finished.signal != 0 ? ended : cni::parse_plugin_error(finished.out, "its DEL", ended);
 }
 
-Result<std::optional<AttachmentRecord>> record_of(const EndpointEntry &entry, const Context &context) {
-    return AttachmentRecords(context.state_directory, context.world.bpffs)
-        .find(std::string(field_text(entry.first.container_id)), std::string(field_text(entry.first.ifname)));
+cni::Request request_for(const EndpointEntry &entry, const Context &context) {
+    cni::Request request;
+    request.container_id = field_text(entry.first.container_id);
+    request.ifname = field_text(entry.first.ifname);
+    request.config.bpffs = context.world.bpffs;
+    request.config.state_dir = context.state_directory;
+    return request;
 }
 
 // A DEL succeeds without the IPAM plugin, too: then the record of the lease stays.
 Result<bool> lease_waits(const EndpointEntry &entry, const Context &context) {
-    const auto record = TRY(record_of(entry, context));
+    const cni::Request of = request_for(entry, context);
+    const auto record = TRY(records_of(of.config).find(of.container_id, of.ifname));
     return record && record->only_lease && !is_held(*record);
 }
 
-GarbageRow collect(const EndpointEntry &entry, const Context &context) {
+// Its DEL shares the turn.
+GarbageRow collect(const EndpointEntry &entry, const Found &found, const Context &context) {
     if (context.dry)
         return {entry, Outcome::would_be};
+    const cni::Request request = request_for(entry, context);
+    const auto turn = take_turn_of_found(request, found);
+    if (!turn)
+        return {entry, Outcome::failed, turn.error().message};
+    if (!*turn)
+        return {entry, Outcome::kept, has_come_since(request)};
     if (const Result<void> sent = send_del(entry, context); !sent)
         return {entry, Outcome::failed,
                 sent.error().message + (sent.error().hint.empty() ? "" : "; " + sent.error().hint)};
@@ -137,16 +151,42 @@ GarbageRow collect(const EndpointEntry &entry, const Context &context) {
 
 using Namespaces = std::map<std::uint64_t, std::string>;
 
-Result<void> collect_known(const std::vector<EndpointEntry> &endpoints, const Namespaces &namespaces,
-                           const Context &context, std::vector<GarbageRow> &rows) {
+bool is_of(const EndpointEntry &entry, const AttachmentRecord &record) {
+    return field_text(entry.first.container_id) == record.container_id &&
+           field_text(entry.first.ifname) == record.ifname;
+}
+
+GarbageRow unseen(const EndpointEntry &entry, const AttachmentRecord &record) {
+    if (record.netns.empty())
+        return {entry, Outcome::kept, "no record says where its namespace was; a DEL or GC of the runtime removes it"};
+    return {entry, Outcome::kept,
+            "there is no directory of its namespace " + record.netns + "; run gc on the node itself"};
+}
+
+// If it cannot be read, the inode number decides.
+AttachmentRecord record_of(const EndpointEntry &entry, const std::vector<AttachmentRecord> &records) {
+    const auto found = std::ranges::find_if(records, [&](const AttachmentRecord &one) { return is_of(entry, one); });
+    AttachmentRecord record = found == records.end() ? AttachmentRecord{} : *found;
+    record.entry = entry.second;
+    return record;
+}
+
+Result<void> collect_known(const std::vector<EndpointEntry> &endpoints, const std::vector<AttachmentRecord> &records,
+                           const Namespaces &namespaces, const Context &context, std::vector<GarbageRow> &rows) {
     for (const EndpointEntry &entry : endpoints) {
         if (TRY(has_link(context.host, entry.second)))
             continue;
-        const auto record = record_of(entry, context); // if it cannot be read, the inode number decides
-        if (!is_among(namespaces, entry.second, record && *record ? (*record)->netns_cookie : 0))
-            rows.push_back(collect(entry, context));
-        else if (entry.second.ifindex != 0)
-            rows.push_back({entry, Outcome::kept, "its container exists, without the interface"});
+        const AttachmentRecord record = record_of(entry, records);
+        Found found;
+        found.add(record);
+        if (is_among(namespaces, entry.second, record.netns_cookie)) {
+            if (entry.second.ifindex != 0)
+                rows.push_back({entry, Outcome::kept, "its container exists, without the interface"});
+        } else if ((entry.second.ifindex == 0 || !record.netns.empty()) && !shows_namespace_of(record)) {
+            rows.push_back(unseen(entry, record));
+        } else {
+            rows.push_back(collect(entry, found, context));
+        }
     }
     return {};
 }
@@ -165,36 +205,41 @@ Result<std::vector<EndpointEntry>> only_selected(std::vector<EndpointEntry> entr
     return entries;
 }
 
-// An ADD that is under way has its namespace. Of one that had its DEL nothing but the lease is left.
-Result<bool> is_alive(const AttachmentRecord &record, const ThisNode &node, const Namespaces &namespaces,
-                      net::Netlink &host) {
+enum class Life { dead, unseen, alive };
+
+// An ADD that is under way has its turn, or its namespace. Of one that had its DEL nothing but the lease is left.
+Result<Life> life_of(const AttachmentRecord &record, const ThisNode &node, const Namespaces &namespaces,
+                     net::Netlink &host) {
     if (record.only_lease || record.boot_id != node.boot)
-        return false;
-    if (!record.entry)
-        return exists(record.netns);
-    return TRY(has_link(host, *record.entry)) || is_among(namespaces, *record.entry, record.netns_cookie);
+        return Life::dead;
+    if (TRY(is_add_under_way(record)) || (record.entry && TRY(has_link(host, *record.entry))))
+        return Life::alive;
+    if (record.entry ? is_among(namespaces, *record.entry, record.netns_cookie) : is_namespace_there(record.netns))
+        return Life::alive;
+    return shows_namespace_of(record) ? Life::dead : Life::unseen;
 }
 
 // Objects that the maps do not know (any more). Returns whether a record is selected.
 Result<bool> collect_recorded(const Selection &selection, const std::vector<EndpointEntry> &endpoints,
-                              const Namespaces &namespaces, const Context &context, std::vector<GarbageRow> &rows,
-                              Errors &unread) {
+                              const std::vector<AttachmentRecord> &records, const Namespaces &namespaces,
+                              const Context &context, std::vector<GarbageRow> &rows) {
     const ThisNode node = TRY(ThisNode::now());
-    const AttachmentRecords records(context.state_directory, context.world.bpffs);
     bool any = false;
-    for (const AttachmentRecord &record : TRY(records.list(unread))) {
+    for (const AttachmentRecord &record : records) {
         const EndpointEntry entry = TRY(entry_of(record));
         if (TRY(only_selected({entry}, selection, context.world)).empty())
             continue;
         any = true;
         if (is_held(record)) // the plugin's DEL would leave it: see podlanectl lease
             continue;
-        const bool known = std::ranges::any_of(endpoints, [&](const EndpointEntry &one) {
-            return field_text(one.first.container_id) == record.container_id &&
-                   field_text(one.first.ifname) == record.ifname;
-        });
-        if (!known && node.may_have_made(record) && !TRY(is_alive(record, node, namespaces, context.host)))
-            rows.push_back(collect(entry, context));
+        const bool known = std::ranges::any_of(endpoints, [&](const EndpointEntry &one) { return is_of(one, record); });
+        if (known || !node.may_have_made(record))
+            continue;
+        const Life life = TRY(life_of(record, node, namespaces, context.host));
+        Found found;
+        found.add(record);
+        if (life != Life::alive)
+            rows.push_back(life == Life::unseen ? unseen(entry, record) : collect(entry, found, context));
     }
     return any;
 }
@@ -240,13 +285,14 @@ Result<int> gc(const Call &call, World &world) {
     if (!context.dry && !TRY(is_program(context.plugin)))
         return Error{ErrorCode::missing, "there is no plugin " + context.plugin + " to call DEL of",
                      "name its directory with --bin-dir"};
-    const Namespaces namespaces = TRY(network_namespaces());
+    Errors errors;
+    const auto records = TRY(AttachmentRecords(context.state_directory, world.bpffs).list(errors));
+    auto torn = find_torn_records(context.state_directory, world.bpffs); // before others are removed
+    const Namespaces namespaces = TRY(network_namespaces()); // last: those of all that is on record are among them
     std::vector<GarbageRow> rows;
     const std::vector<EndpointEntry> selected = TRY(only_selected(endpoints, selection, world));
-    auto torn = find_torn_records(context.state_directory, world.bpffs); // before others are removed
-    Errors errors;
-    TRY(collect_known(selected, namespaces, context, rows));
-    const bool any_recorded = TRY(collect_recorded(selection, endpoints, namespaces, context, rows, errors));
+    TRY(collect_known(selected, records, namespaces, context, rows));
+    const bool any_recorded = TRY(collect_recorded(selection, endpoints, records, namespaces, context, rows));
     const bool any_torn = torn && TRY(collect_torn_records(selection, *torn, context, rows));
     errors.add(std::move(torn));
     if (selected.empty() && !any_recorded && !any_torn && errors.none() && !selection.selects_all())

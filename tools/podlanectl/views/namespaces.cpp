@@ -73,6 +73,17 @@ bool is_among(const std::map<std::uint64_t, std::string> &namespaces, const endp
     return !inside || *inside;
 }
 
+bool is_namespace_there(const std::string &path) {
+    const auto there = exists(path);
+    return !there || *there;
+}
+
+bool shows_namespace_of(const AttachmentRecord &record) {
+    if (record.netns.empty())
+        return record.entry && record.entry->ifindex != 0;
+    return record.netns.starts_with("/proc/") || is_namespace_there(record.netns.substr(0, record.netns.rfind('/')));
+}
+
 Result<std::optional<net::Netlink>> open_among(const std::map<std::uint64_t, std::string> &namespaces,
                                                const endpoint &entry, std::uint64_t cookie) {
     const auto place = namespaces.find(entry.netns_inode);

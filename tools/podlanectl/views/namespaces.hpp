@@ -3,6 +3,7 @@
 #pragma once
 
 #include "loader/net/netlink.hpp"
+#include "loader/record.hpp"
 #include "maps/abi/endpoint.h"
 #include "maps/result.hpp"
 
@@ -19,6 +20,13 @@ Result<std::map<std::uint64_t, std::string>> network_namespaces();
 
 // Whether one of them is the endpoint's (loader/pod_namespace.hpp). If it cannot be opened, the inode number decides.
 bool is_among(const std::map<std::uint64_t, std::string> &namespaces, const endpoint &entry, std::uint64_t cookie);
+
+// Of an ADD that is under way only the path is known. A failed look is no answer.
+bool is_namespace_there(const std::string &path);
+
+// Not from a container that has not mounted where runtimes keep namespaces. One of a process goes with that, and one
+// that only the maps know has a host-side veth to go by, or nothing.
+bool shows_namespace_of(const AttachmentRecord &record);
 
 // A socket in it; none if none of them is the endpoint's. One that cannot be opened or entered is an error.
 Result<std::optional<net::Netlink>> open_among(const std::map<std::uint64_t, std::string> &namespaces,

@@ -185,7 +185,7 @@ static __always_inline int learn_flow(struct __sk_buff *skb, struct flow_scratch
 		verdict = 0;
 	if (verdict == FOLLOW_CONFIRMED && !is_cached) {
 		if (!was_forwarded(find_translated_key(work), now, skb->ifindex))
-			verdict = note_not_forwarded(skb);
+			verdict = note_own_connection(skb);
 		else if (has_left_elsewhere(skb))
 			verdict = 0;
 	}

@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/*
- * Connections that conntrack knows and of which the host forwards nothing: those of the node itself. Their packets need
- * no query each.
- */
+/* Connections of the node itself, of which nothing is forwarded or cached: their packets need no query each. */
 #pragma once
 
 #include "bpf/conntrack.h"
 
 #define OWN_SLOTS_BITS 9
-/* A packet has passed the host stack by then. */
-#define OWN_PASSED_NS 10000000ULL
 
 /* As a packet comes to the host stack, by this interface. Two connections that share a slot cost queries. */
 struct own_connection {
 	struct flow_key key;
 	__u32 ifindex;
-	__u32 sure; /* own_mark() of the key: it is the node's own, for FORWARDED_NS from at_ns on; 0: perhaps */
+	__u32 mark; /* own_mark() of the key; 0: nothing */
 	__u64 at_ns;
 };
 
@@ -41,7 +36,7 @@ static __always_inline bool is_in_slot(const struct own_connection *slot, const 
 /* Another connection of the same addresses and ports begins. */
 static __always_inline void forget_own_connection(const struct flow_key *key)
 {
-	find_own_slot(key)->sure = 0;
+	find_own_slot(key)->mark = 0;
 }
 
 /* The flow in the scratch area. A global function: the verifier checks it once. */
@@ -53,32 +48,40 @@ __attribute__((noinline)) int is_own_connection(struct __sk_buff *skb)
 	if (!work)
 		return 0;
 	slot = find_own_slot(&work->key);
-	return slot->sure == own_mark(&work->key) && bpf_ktime_get_ns() - slot->at_ns < FORWARDED_NS &&
+	return slot->mark == own_mark(&work->key) && bpf_ktime_get_ns() - slot->at_ns < FORWARDED_NS &&
 	       is_in_slot(slot, &work->key, skb->ifindex);
 }
 
 /*
- * The host has not forwarded the last packet of the flow in the scratch area. If it was to forward that, it has done so
- * 10 ms later. A global function: the verifier checks it once.
+ * Records that the flow in the scratch area, of which the host has forwarded nothing, ends at an address of the node,
+ * if it does. A mark that leads it elsewhere is unknown here: then it stays on the slow path so long. A global
+ * function: the verifier checks it once.
  */
-__attribute__((noinline)) int note_not_forwarded(struct __sk_buff *skb)
+__attribute__((noinline)) int note_own_connection(struct __sk_buff *skb)
 {
+	struct bpf_fib_lookup fib = {.ifindex = skb->ifindex};
 	struct flow_scratch *work = find_scratch();
-	__u64 now = bpf_ktime_get_ns(), age_ns;
 	struct own_connection *slot;
 
 	if (!work || tracing)
 		return 0;
-	slot = find_own_slot(&work->key);
-	age_ns = now - slot->at_ns;
-	if (slot->sure || age_ns >= FORWARDED_NS || !is_in_slot(slot, &work->key, skb->ifindex)) {
-		slot->sure = 0;
-		slot->key = work->key;
-		slot->ifindex = skb->ifindex;
-		slot->at_ns = now;
-	} else if (age_ns >= OWN_PASSED_NS) {
-		slot->at_ns = now;
-		slot->sure = own_mark(&work->key);
+	fib.l4_protocol = work->key.protocol;
+	if (skb->protocol == bpf_htons(ETH_P_IP)) {
+		fib.family = AF_INET;
+		fib.ipv4_src = work->flow.source.word[3];
+		fib.ipv4_dst = work->flow.destination.word[3];
+	} else {
+		fib.family = AF_INET6;
+		__builtin_memcpy(fib.ipv6_src, &work->flow.source, sizeof(fib.ipv6_src));
+		__builtin_memcpy(fib.ipv6_dst, &work->flow.destination, sizeof(fib.ipv6_dst));
 	}
+	if (bpf_fib_lookup(skb, &fib, sizeof(fib), 0) != BPF_FIB_LKUP_RET_NOT_FWDED)
+		return 0;
+	slot = find_own_slot(&work->key);
+	slot->mark = 0;
+	slot->key = work->key;
+	slot->ifindex = skb->ifindex;
+	slot->at_ns = bpf_ktime_get_ns();
+	slot->mark = own_mark(&work->key);
 	return 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Connections of the node itself are none of the fast path's: conntrack is queried for them once in a while, not for
-// each of their packets.
+// Connections of the node itself are none of the fast path's: conntrack is queried for them once a second, not for each
+// of their packets.
 #include "maps/clock.hpp"
 #include "maps/tables.hpp"
 #include "tests/netns/service_test.hpp"
@@ -34,10 +34,6 @@ class OwnConnection : public ServiceTest {
     [[nodiscard]] bool is_cached() {
         return require(require(open_flows(lab_->node().bpffs(), Access::read_only)).find(key())).has_value();
     }
-    void exchange_for(std::chrono::milliseconds time, const Fd &socket) {
-        for (const auto end = std::chrono::steady_clock::now() + time; std::chrono::steady_clock::now() < end;)
-            ASSERT_TRUE(answered(socket));
-    }
 };
 
 TEST_P(OwnConnection, IsQueriedWhenItBegins) {
@@ -51,7 +47,8 @@ TEST_P(OwnConnection, IsQueriedWhenItBegins) {
 TEST_P(OwnConnection, IsQueriedOnceASecondThen) {
     const EchoServer node(lab_->node().ns(), ipv4(), kPort);
     const Fd socket = connected({node_addr(), kPort}, Transport::tcp, kFrom);
-    ASSERT_NO_FATAL_FAILURE(exchange_for(std::chrono::milliseconds(50), socket));
+    ASSERT_TRUE(answered(socket));
+    ASSERT_TRUE(answered(socket)); // the first may have come before conntrack counted it as established
     claim_forwarded();
     ASSERT_TRUE(answered(socket));
     EXPECT_FALSE(is_cached()) << "queried for this packet";

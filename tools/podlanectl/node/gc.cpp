@@ -164,9 +164,14 @@ GarbageRow unseen(const EndpointEntry &entry, const AttachmentRecord &record) {
 }
 
 // If it cannot be read, the inode number decides.
-AttachmentRecord record_of(const EndpointEntry &entry, const std::vector<AttachmentRecord> &records) {
+AttachmentRecord record_of(const EndpointEntry &entry, const std::vector<AttachmentRecord> &records,
+                           const Context &context) {
+    AttachmentRecord record;
     const auto found = std::ranges::find_if(records, [&](const AttachmentRecord &one) { return is_of(entry, one); });
-    AttachmentRecord record = found == records.end() ? AttachmentRecord{} : *found;
+    if (found != records.end())
+        record = *found;
+    else if (const auto elsewhere = find_record(request_for(entry, context)); elsewhere && *elsewhere)
+        record = **elsewhere; // in the state directory of before
     record.entry = entry.second;
     return record;
 }
@@ -176,7 +181,7 @@ Result<void> collect_known(const std::vector<EndpointEntry> &endpoints, const st
     for (const EndpointEntry &entry : endpoints) {
         if (TRY(has_link(context.host, entry.second)))
             continue;
-        const AttachmentRecord record = record_of(entry, records);
+        const AttachmentRecord record = record_of(entry, records, context);
         Found found;
         found.add(record);
         if (is_among(namespaces, entry.second, record.netns_cookie)) {
@@ -277,6 +282,8 @@ Result<int> gc(const Call &call, World &world) {
     net::Netlink host = TRY(net::Netlink::open());
     const Context context{world, host, plugin_in(call), call.value(Opt::state_dir).value_or(kStateDirectory),
                           call.has(Opt::dry_run)};
+    Errors errors;
+    const auto records = TRY(AttachmentRecords(context.state_directory, world.bpffs).list(errors));
     std::vector<EndpointEntry> endpoints;
     if (const auto live = check_live_directory(world.bpffs); live)
         endpoints = TRY(selected_endpoints(Selection(), world));
@@ -285,8 +292,6 @@ Result<int> gc(const Call &call, World &world) {
     if (!context.dry && !TRY(is_program(context.plugin)))
         return Error{ErrorCode::missing, "there is no plugin " + context.plugin + " to call DEL of",
                      "name its directory with --bin-dir"};
-    Errors errors;
-    const auto records = TRY(AttachmentRecords(context.state_directory, world.bpffs).list(errors));
     auto torn = find_torn_records(context.state_directory, world.bpffs); // before others are removed
     const Namespaces namespaces = TRY(network_namespaces()); // last: those of all that is on record are among them
     std::vector<GarbageRow> rows;

@@ -14,13 +14,15 @@ namespace {
 
 constexpr unsigned kBefore = 1U << 3U; // BPF_F_BEFORE
 
-// A program of another agent's: counts the IP packets it sees, and lets the next one have them.
+// A program of another agent's: counts and marks the IP packets it sees, and lets the next one have them.
 class Agent {
   public:
     Agent() : map_(bpf_map_create(BPF_MAP_TYPE_ARRAY, "agent", 4, 8, 1, nullptr)) {
         libbpf_set_print(nullptr);
         const bpf_insn load_protocol{BPF_LDX | BPF_MEM | BPF_W, 6, 1, 16, 0}; // __sk_buff.protocol
-        const std::array<bpf_insn, 15> program{{
+        const std::array<bpf_insn, 17> program{{
+            {BPF_ALU64 | BPF_MOV | BPF_K, 2, 0, 0, 7},
+            {BPF_STX | BPF_MEM | BPF_W, 1, 2, 8, 0}, // __sk_buff.mark
             load_protocol,
             {BPF_JMP | BPF_JEQ | BPF_K, 6, 0, 1, htons(0x0800)},
             {BPF_JMP | BPF_JNE | BPF_K, 6, 0, 10, htons(0x86dd)},
@@ -143,8 +145,12 @@ TEST_P(Coexist, FastPathPassesByAgentsBehindOurs) {
         const auto behind = of_a.behind.seen();
         const auto towards = of_b.towards_pod.seen();
         const auto direct = lab_->count(a, REASON_SENT_DIRECT);
+        const std::string iptables = ipv4() ? "iptables -w" : "ip6tables -w";
+        b.container->run(iptables + " -t mangle -A PREROUTING -m mark --mark 7/7");
         say(a, addr(b), 20);
         EXPECT_EQ(lab_->count(a, REASON_SENT_DIRECT), direct + 20);
+        EXPECT_THAT(b.container->run(iptables + " -t mangle -vS PREROUTING"), HasSubstr("-c 0 0"))
+            << "a mark of the node's comes into the pod";
         if (in_front_is_in_front(tcx)) {
             EXPECT_GE(of_a.in_front.seen(), 20U) << (tcx ? "tcx" : "clsact");
         }

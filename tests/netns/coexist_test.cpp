@@ -149,7 +149,7 @@ TEST_P(Coexist, FastPathPassesByAgentsBehindOurs) {
         b.container->run(iptables + " -t mangle -A PREROUTING -m mark --mark 7/7");
         say(a, addr(b), 20);
         EXPECT_EQ(lab_->count(a, REASON_SENT_DIRECT), direct + 20);
-        EXPECT_THAT(b.container->run(iptables + " -t mangle -vS PREROUTING"), HasSubstr("-c 0 0"))
+        EXPECT_THAT(b.container->run(iptables + " -t mangle -vS PREROUTING"), HasSubstr("--mark 0x7/0x7 -c 0 0"))
             << "a mark of the node's comes into the pod";
         if (in_front_is_in_front(tcx)) {
             EXPECT_GE(of_a.in_front.seen(), 20U) << (tcx ? "tcx" : "clsact");

@@ -83,7 +83,7 @@ static __always_inline bool is_carried_by_host(struct packet *p, const struct fl
 	bool opens = (p->in->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
 
 	if (!knows_carrier(p))
-		return known;
+		return known && !is_init(p->skb);
 	switch (query_carrier(p, FROM_POD)) {
 	case CARRIER_TRANSLATOR:
 		return true;

@@ -45,9 +45,28 @@ static __always_inline bool is_judged_destination(struct packet *p, const struct
 }
 
 /*
- * Only flows that came through the host stack have a choice of paths, and conntrack knows which did. The first fragment
- * of a packet must not use it: the others do not name their flow, and all have to take one path.
+ * All fragments of a packet take one path, and only the first names the flow: if the host stack carries that, it is
+ * kept for the others. Packets without a flow have no choice.
  */
+static __always_inline int find_path_of_unnamed(struct packet *p)
+{
+	struct flow_path *known;
+
+	if (is_local_to_node(p))
+		return REASON_HOST_NOT_LOCAL;
+	if (!p->in->is_fragment)
+		return 0;
+	if (!p->in->is_first_fragment)
+		return has_first_fragment_left_by_host(p) ? REASON_HOST_PATH : 0;
+	known = p->in->has_flow ? find_path(p) : 0;
+	if (!p->in->has_flow || (known && is_carried_by_uplink(p, known)) || !is_carried_by_host(p, known))
+		return 0;
+	name_by_fragment(p);
+	store_kept_path(p->skb, PATH_HOST, 0);
+	return REASON_HOST_PATH;
+}
+
+/* Only flows that came through the host stack have a choice of paths, and conntrack knows which did. */
 static __always_inline int find_egress_path(struct packet *p)
 {
 	struct flow_path *known;
@@ -55,13 +74,13 @@ static __always_inline int find_egress_path(struct packet *p)
 	if (is_left_to_policies(p->skb, p->skb->ifindex, p->egress_route->uplink, p->follow))
 		return REASON_HOST_IPSEC;
 	if (!p->in->has_flow || p->in->is_fragment)
-		return is_local_to_node(p) ? REASON_HOST_NOT_LOCAL : 0;
+		return find_path_of_unnamed(p);
 	known = find_path(p);
 	if (known && is_carried_by_uplink(p, known)) {
 		if (is_judged_destination(p, known))
 			return 0;
 	} else if (is_carried_by_host(p, known)) {
-		if (known && known->via != PATH_HOST)
+		if (known && !is_by_host(known))
 			cache_path(&p->in->flow, PATH_HOST, 0, 0);
 		return REASON_HOST_PATH;
 	}

@@ -275,6 +275,18 @@ static __always_inline bool is_refused_way(struct packet *p, struct bpf_fib_look
 	return leads & INSIDE_ALWAYS || (leads && is_inside(p, fib, receiver, leads));
 }
 
+/* Where the kernel's answer is that a tunnel is behind the route, and no more. */
+static __always_inline bool has_default_route_into_tunnel(struct packet *p, struct bpf_fib_lookup *fib, __u32 receiver)
+{
+	const struct ip_addr destination = p->ip->destination;
+	long answer;
+
+	set_nobody(p);
+	answer = query_way_back(p, fib, receiver);
+	p->ip->destination = destination;
+	return answer == BPF_FIB_LKUP_RET_UNSUPP_LWT;
+}
+
 /* See is_refused_source(). A global function: see resume(). */
 __attribute__((noinline)) int refuses_source(struct __sk_buff *skb, __u32 receiver, __u32 network, __u32 need_route)
 {
@@ -297,6 +309,9 @@ __attribute__((noinline)) int refuses_source(struct __sk_buff *skb, __u32 receiv
 	case BPF_FIB_LKUP_RET_SUCCESS:
 	case BPF_FIB_LKUP_RET_NO_NEIGH:
 		refused = is_refused_way(&p, &fib, receiver, need_route);
+		break;
+	case BPF_FIB_LKUP_RET_UNSUPP_LWT:
+		refused = need_route || !has_default_route_into_tunnel(&p, &fib, receiver);
 		break;
 	default:
 		refused = need_route;

@@ -361,7 +361,7 @@ static __always_inline int follow_flow(struct packet *p, enum direction from, bo
 	if (from == FROM_POD && first_is_direct)
 		how = may_be_untracked(p->skb, p->network);
 	if (p->in->is_icmp_error) {
-		if (how)
+		if (how && same_addr(&p->ip->source, &p->in->flow.local))
 			p->follow = follow(p->skb, how | READ_ONLY) & FOLLOW_UNTRACKED;
 		return 0;
 	}

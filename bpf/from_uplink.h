@@ -109,13 +109,13 @@ static __always_inline bool is_for_host(struct packet *p, const struct flow_path
 {
 	if (knows_carrier(p))
 		return query_carrier(p, TO_POD) == CARRIER_TRANSLATOR;
-	return known && known->via == PATH_HOST;
+	return known && (known->via == PATH_HOST || (known->via == PATH_INIT && !is_init(p->skb)));
 }
 
 /* Whether a packet of the flow has come by this uplink not long ago, and its source was not refused. */
 static __always_inline bool is_judged(struct packet *p, const struct flow_path *known)
 {
-	return known->via != PATH_HOST && known->uplink == p->skb->ifindex &&
+	return !is_by_host(known) && known->uplink == p->skb->ifindex &&
 	       bpf_ktime_get_ns() - known->since_ns < PATH_JUDGED_NS;
 }
 
@@ -136,13 +136,14 @@ static __always_inline int find_egress_route_path(struct packet *p)
 		return 0;
 	if (is_named && !known)
 		known = find_path_kept(p);
-	if (is_named && !(known && known->via != PATH_HOST) && is_for_host(p, known))
+	if (is_named && !(known && !is_by_host(known)) && is_for_host(p, known))
 		return REASON_HOST_PATH;
 	if (is_refused_source(p, false))
 		return REASON_HOST_SOURCE_LOCAL;
 	if (!leads_to_receiver(p))
 		return REASON_HOST_NO_ROUTE;
-	if (is_named && !p->in->is_icmp_error)
+	p->is_new_flow = is_named && !p->in->is_icmp_error;
+	if (p->is_new_flow)
 		cache_path(&p->in->flow, PATH_UPLINK, p->skb->ifindex, 0);
 	return 0;
 }
@@ -161,6 +162,8 @@ static __always_inline int find_direct_path(struct packet *p)
 	reply = find_reply(p->skb, p->in->is_icmp_error ? REPLY_ERROR : REPLY_NONE);
 	if (reply == REPLY_CHECKED)
 		return 0;
+	if (reply == REPLY_ERROR && has_policies_cached(p->skb))
+		return REASON_HOST_IPSEC;
 	if (reply == REPLY_NONE &&
 	    (p->in->is_icmp_error ||
 	     !(follow(p->skb, p->in->tcp_flags | MAY_BE_UNTRACKED | READ_ONLY) & FOLLOW_UNTRACKED)))
@@ -195,15 +198,15 @@ static __always_inline int find_path_in(struct packet *p)
 	return find_direct_path(p);
 }
 
-/* Of UDP, to which of a container's addresses it was sent: see peer_interface.h. */
+/* Of UDP once a second, or, if it decides to which of a container's addresses it was sent, each time. */
 static __always_inline int keep_delivered_path(struct packet *p)
 {
 	__u32 flags = p->receiver->flags;
 
 	if (!(flags & INTERFACE_EGRESS_ROUTE) || !p->in->has_flow || p->in->is_fragment || p->in->is_icmp_error)
 		return 0;
-	if (is_kept(&p->in->flow) || (p->in->flow.protocol == IPPROTO_UDP && flags & INTERFACE_PEERS))
-		store_kept_path(p->skb, PATH_UPLINK, p->skb->ifindex);
+	if (p->in->flow.protocol != IPPROTO_TCP && (is_kept(&p->in->flow) || p->is_new_flow || flags & INTERFACE_PEERS))
+		keep_path(p, PATH_UPLINK, p->skb->ifindex);
 	return 0;
 }
 

@@ -75,6 +75,7 @@ struct extension {
 	__u8 next;
 	__u8 length;
 	__be16 fragment; /* of a fragment header: offset, flags */
+	__be32 id;       /* and which packet it is of */
 };
 
 static __always_inline __u32 extension_bytes(__u8 protocol, const struct extension *header)

@@ -111,6 +111,7 @@ extern void bpf_ct_release(struct nf_conn___podlane *ct) __ksym __weak;
 
 /* enum ip_conntrack_info, in the lowest bits of sk_buff._nfct. */
 #define CTINFO_MASK 7UL
+#define CTINFO_ESTABLISHED 0
 #define CTINFO_NEW 2 /* of the side that spoke first; nobody has replied */
 #define CTINFO_ESTABLISHED_REPLY 3
 #define CTINFO_RELATED_REPLY 4

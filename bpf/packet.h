@@ -94,6 +94,7 @@ struct parsed {
 	__u16 protocol;       /* ethertype, host order */
 	__u16 l4_offset;      /* bytes from the Ethernet header to the transport header */
 	__be32 traffic_class; /* TOS of IPv4; class and flow label of IPv6 in network byte order */
+	__be32 fragment;      /* identification of the packet that the fragment is of */
 	int detour;           /* why it must take the slow path if its source is allowed */
 	__u16 header_bytes;   /* IP and transport headers together, 0 if unknown */
 	bool is_icmp_error;

@@ -38,6 +38,7 @@ static __always_inline bool skip_extensions(struct __sk_buff *skb, struct parsed
 		if (*protocol == NEXTHDR_FRAGMENT) {
 			detour(p, REASON_HOST_FRAGMENT);
 			p->is_fragment = true;
+			p->fragment = header.id;
 			if (is_later_fragment(*protocol, &header))
 				return false;
 			p->is_first_fragment = true;
@@ -247,6 +248,7 @@ static __always_inline int read_ipv4(struct __sk_buff *skb, struct parsed *p, en
 	if (ip.frag_off & bpf_htons(0x3fff)) {
 		detour(p, REASON_HOST_FRAGMENT);
 		p->is_fragment = true;
+		p->fragment = ip.id;
 		p->is_first_fragment = !(ip.frag_off & bpf_htons(0x1fff));
 	}
 	if (l3_bytes > sizeof(ip))

@@ -2,6 +2,7 @@
 /* The path cache of networks with an egress route and of containers with several interfaces. */
 #pragma once
 
+#include "bpf/nf_conn.h"
 #include "bpf/tables.h"
 
 /* As conntrack counts a UDP flow as gone. */
@@ -15,9 +16,27 @@
  */
 #define KEPT_REQUEST_NS 5000000000ULL
 #define KEPT_NS 60000000000ULL
+/* The fragments of a packet are sent at once. */
+#define FRAGMENTS_NS 1000000000ULL
 
 #define SCTP_CHUNK_TYPE 12 /* offset of the first chunk's type, behind the common header (RFC 9260, 3) */
 #define SCTP_INIT 1
+
+static __always_inline bool is_by_host(const struct flow_path *path)
+{
+	return path->via == PATH_HOST || path->via == PATH_INIT;
+}
+
+/* Only INIT begins an association of SCTP. A global function: the verifier checks it once. */
+__attribute__((noinline)) int is_init(struct __sk_buff *skb)
+{
+	struct flow_scratch *work = find_scratch();
+	__u8 chunk;
+
+	return work && work->parsed.ip.protocol == IPPROTO_SCTP &&
+	       !bpf_skb_load_bytes(skb, work->parsed.l4_offset + SCTP_CHUNK_TYPE, &chunk, sizeof(chunk)) &&
+	       chunk == SCTP_INIT;
+}
 
 static __always_inline bool is_same_flow(const struct path_key *a, const struct path_key *b)
 {
@@ -60,6 +79,8 @@ static __always_inline bool is_in_use(const struct kept_path *kept, const struct
 
 	if (!kept->path.since_ns)
 		return false;
+	if (kept->flow.protocol == NEXTHDR_FRAGMENT)
+		return age < FRAGMENTS_NS;
 	return is_request(&kept->flow) ? is_request(by) && age < KEPT_REQUEST_NS : age < KEPT_NS;
 }
 
@@ -124,7 +145,7 @@ static __always_inline struct kept_path *find_free_slot(const struct path_key *f
 	return free;
 }
 
-/* The packet took this path; `via` is enum path_via. A global function: the verifier checks it once. */
+/* What work->kept names took this path; `via` is enum path_via. A global function: the verifier checks it once. */
 __attribute__((noinline)) int store_kept_path(struct __sk_buff *skb, __u32 via, __u32 uplink)
 {
 	struct flow_scratch *work = find_scratch();
@@ -133,22 +154,53 @@ __attribute__((noinline)) int store_kept_path(struct __sk_buff *skb, __u32 via, 
 
 	if (tracing || !work)
 		return 0;
-	kept = find_kept_path(skb, &work->parsed.flow) ?: find_free_slot(&work->parsed.flow, now);
+	kept = find_kept_path(skb, &work->kept) ?: find_free_slot(&work->kept, now);
 	if (!kept)
 		return 0;
-	kept->flow = work->parsed.flow;
+	kept->flow = work->kept;
 	kept->path.since_ns = now;
 	kept->path.via = via;
 	kept->path.uplink = uplink;
 	return 0;
 }
 
-/* Of a flow that is not in paths_v1. */
+static __always_inline void keep_path(struct packet *p, enum path_via via, __u32 uplink)
+{
+	p->work->kept = p->in->flow;
+	store_kept_path(p->skb, via, uplink);
+}
+
+/* In the place of its flow, which only the first fragment of a packet names. */
+static __always_inline void name_by_fragment(struct packet *p)
+{
+	struct path_key *name = &p->work->kept;
+
+	name->ifindex = p->skb->ifindex;
+	name->local = p->ip->source;
+	name->peer = p->ip->destination;
+	name->local_port = p->in->fragment;
+	name->peer_port = p->in->fragment >> 16;
+	name->protocol = NEXTHDR_FRAGMENT;
+}
+
+static __always_inline bool has_first_fragment_left_by_host(struct packet *p)
+{
+	struct kept_path *kept;
+
+	name_by_fragment(p);
+	kept = find_kept_path(p->skb, &p->work->kept);
+	return kept && bpf_ktime_get_ns() - kept->path.since_ns < FRAGMENTS_NS;
+}
+
+/* Of a flow that is not in paths_v1. Of UDP, conntrack restores what came through the host stack, if nothing else did.
+ */
 static __always_inline struct flow_path *find_path_kept(struct packet *p)
 {
-	struct kept_path *kept = is_kept(&p->in->flow) ? find_kept_path(p->skb, &p->in->flow) : 0;
+	struct kept_path *kept = p->in->flow.protocol != IPPROTO_TCP ? find_kept_path(p->skb, &p->in->flow) : 0;
 
-	return kept ? &kept->path : 0;
+	if (!kept || (!is_kept(&p->in->flow) && bpf_ktime_get_ns() - kept->path.since_ns >= PATH_IN_USE_NS))
+		return 0;
+	return &kept->path;
 }
 
 static __always_inline struct flow_path *find_path(struct packet *p)
@@ -173,7 +225,7 @@ static __always_inline bool may_reply_to_syn(struct packet *p)
 /* The uplink carries the flow, and this packet of the pod does not reply to a SYN that the host stack has delivered. */
 static __always_inline bool is_carried_by_uplink(struct packet *p, const struct flow_path *known)
 {
-	return known->via != PATH_HOST && (known->uplink || !may_reply_to_syn(p));
+	return !is_by_host(known) && (known->uplink || !may_reply_to_syn(p));
 }
 
 /* Neither by the node nor by its pods, to whom the host stack carries all packets anyway. */
@@ -188,37 +240,48 @@ static __always_inline bool is_from_elsewhere(struct packet *p)
 static __always_inline bool is_abandoned(struct packet *p, const struct flow_path *known)
 {
 	__u64 age = bpf_ktime_get_ns() - known->since_ns;
-	__u8 chunk;
 
 	if (p->ip->protocol == IPPROTO_TCP)
 		return false;
 	if (p->ip->protocol != IPPROTO_SCTP)
 		return age > PATH_IN_USE_NS;
-	return age > SCTP_IN_USE_NS &&
-	       !bpf_skb_load_bytes(p->skb, p->in->l4_offset + SCTP_CHUNK_TYPE, &chunk, sizeof(chunk)) &&
-	       chunk == SCTP_INIT;
+	return age > SCTP_IN_USE_NS && is_init(p->skb);
+}
+
+/* Whether the host stack has let packets of both ends through; of a protocol that it does not follow, it may have. */
+static __always_inline bool is_answered(struct packet *p)
+{
+	__u32 info = ctinfo_of(p->skb);
+
+	return p->ip->protocol != IPPROTO_SCTP || info == CTINFO_ESTABLISHED || info == CTINFO_ESTABLISHED_REPLY;
 }
 
 /*
  * A packet from the host stack does not move a flow that the uplink carries: anybody on another uplink can send it in
  * the peer's name. A SYN may begin a connection, and the pod's reply to it says so: until then the entry names no
- * uplink. Of SCTP only INIT begins one. Other protocols have no such packet.
+ * uplink. Of SCTP only INIT begins one, which the uplink's own may follow. Other protocols have no such packet.
  */
 static __always_inline void cache_host_path(struct packet *p)
 {
+	enum path_via via = PATH_HOST;
 	struct flow_path *known;
-	bool is_left;
 
 	if (!p->in->has_flow || p->in->is_icmp_error)
 		return;
 	known = find_path(p);
-	is_left = known && known->via != PATH_HOST && is_abandoned(p, known);
-	if (!known || is_left)
-		cache_path(&p->in->flow, PATH_HOST, 0, 0);
-	if (known && known->via != PATH_HOST && !is_left) {
+	if (known && !is_by_host(known) && !is_abandoned(p, known)) {
 		if ((p->in->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN && !tracing)
 			known->uplink = 0;
-	} else if (is_kept(&p->in->flow) && is_from_elsewhere(p)) {
-		store_kept_path(p->skb, PATH_HOST, 0);
+		return;
 	}
+	if (!is_answered(p)) {
+		if (!is_init(p->skb))
+			return;
+		if (!known || known->via != PATH_HOST)
+			via = PATH_INIT;
+	}
+	if (!known || known->via != via)
+		cache_path(&p->in->flow, via, 0, 0);
+	if (is_kept(&p->in->flow) && is_from_elsewhere(p))
+		keep_path(p, via, 0);
 }

@@ -41,8 +41,8 @@ static __always_inline bool is_requested(struct __sk_buff *skb, struct flow_scra
 
 /*
  * The number of the address that the flow in the scratch area replies from, by the path cache, or else, because others
- * may have evicted the entry, by what else knows of the request. 0: the packet's own. A global function: the verifier
- * checks it once.
+ * may have evicted the entry, by what else knows of the request. 0: the packet's own, which comes first: what is forged
+ * on another interface moves no conversation. A global function: the verifier checks it once.
  */
 __attribute__((noinline)) int find_requested_slot(struct __sk_buff *skb)
 {
@@ -50,7 +50,7 @@ __attribute__((noinline)) int find_requested_slot(struct __sk_buff *skb)
 	struct source_route *peer;
 	struct path_key flow;
 
-	if (!work)
+	if (!work || is_requested(skb, work, skb->ifindex, true))
 		return 0;
 	flow = work->parsed.flow;
 	for (__u32 i = 1; i <= SOURCE_SLOTS; i++) {
@@ -62,8 +62,6 @@ __attribute__((noinline)) int find_requested_slot(struct __sk_buff *skb)
 		if (bpf_map_lookup_elem(&paths_v1, &flow))
 			return i;
 	}
-	if (is_requested(skb, work, skb->ifindex, true))
-		return 0;
 	for (__u32 i = 1; i <= SOURCE_SLOTS; i++) {
 		peer = find_slot(skb, i);
 		if (!peer)
@@ -126,9 +124,10 @@ static __always_inline bool is_servers_unbound_socket(struct __sk_buff *skb)
 
 static __always_inline int restore_reply_source(struct packet *p)
 {
-	if (!(p->interface->flags & INTERFACE_PEERS) || p->is_handed_over)
+	if (!(p->interface->flags & INTERFACE_PEERS) || p->ip->protocol != IPPROTO_UDP)
 		return 0;
-	if (p->ip->protocol != IPPROTO_UDP || p->in->detour || !p->in->has_flow || !is_servers_unbound_socket(p->skb))
+	/* First, whatever the packet is: this notes who spoke. */
+	if (!is_servers_unbound_socket(p->skb) || p->is_handed_over || p->in->detour || !p->in->has_flow)
 		return 0;
 	return send_from_requested_address(p);
 }

@@ -178,7 +178,7 @@ static __always_inline int send_to_uplink(struct packet *p)
 		return REASON_HOST_NO_UPLINK;
 	next_hop.nh_family = fib.family;
 	__builtin_memcpy(next_hop.ipv6_nh, fib.ipv6_dst, sizeof(next_hop.ipv6_nh));
-	if (p->follow & FOLLOW_NEW) {
+	if (p->follow & FOLLOW_NEW || p->in->is_icmp_error) {
 		keep_next_hop(&next_hop);
 		if (leaves_by_default_route(p->skb, ifindex))
 			return REASON_HOST_UNCONFIRMED;

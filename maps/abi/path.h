@@ -22,6 +22,7 @@ enum path_via {
 	PATH_HOST = 1,   /* through the host stack, which may translate or filter it */
 	PATH_DIRECT = 2, /* between two pods of this node, on the fast path */
 	PATH_UPLINK = 3, /* by the uplink, on the fast path; without one as the kernel's routes say */
+	PATH_INIT = 4,   /* through the host stack, which has delivered an INIT of SCTP; nobody has replied yet */
 };
 
 /* PATH_UPLINK without an uplink: since then the host stack has delivered a SYN of the flow. */
@@ -33,7 +34,8 @@ struct flow_path {
 
 /*
  * kept_paths: paths that conntrack cannot restore, by the endpoint's host-side veth, so that no other endpoint's flows
- * evict them. A flow has one of KEPT_WAYS slots, which by its hash begin at a multiple of them.
+ * evict them. A flow has one of KEPT_WAYS slots, which by its hash begin at a multiple of them. So has a packet in
+ * fragments, of whose flow the host stack carries: its key has the packet's identification as ports.
  */
 #define KEPT_PATHS 32
 #define KEPT_WAYS 4

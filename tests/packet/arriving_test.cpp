@@ -74,14 +74,16 @@ TEST_F(Source, OnlyPaddingIsTakenOff) {
     EXPECT_EQ(hex(node().run(elsewhere, in()).frame), hex(elsewhere)) << "of others the programs change nothing";
 }
 
-// A fragment is one wherever its header is: all of a packet take one path, and name no flow.
+// A fragment is one wherever its header is: all of a packet take one path, and name no flow for what arrives.
 TEST_F(Source, FragmentsBehindOtherHeadersTakeOnePath) {
     const Extension options{IPPROTO_HOPOPTS, 1};
     const Bytes first = kArriving / Ipv6{kNeighbour6, kOwn6} / options / Extension{44, 1, 1} / Udp{};
     const Bytes later =
         kArriving / Ipv6{kNeighbour6, kOwn6} / options / Extension{44, 1, 0x0040, IPPROTO_UDP} / bytes(40);
     const ip_addr local = ip("2001:db8:9::9");
-    const Bytes sent = of_second() / Ipv6{kOwn6, local} / options / Extension{44, 1, 1} / Udp{};
+    const Frame sent = of_second() / Ipv6{kOwn6, local} / options;
+    const Bytes sent_first = sent / Extension{44, 1, 1} / Udp{};
+    const Bytes sent_later = sent / Extension{44, 1, 0x0040, IPPROTO_UDP} / bytes(40);
     for (const path_via via : {PATH_UPLINK, PATH_HOST}) {
         const auto by = static_cast<std::uint32_t>(via);
         require(node().paths().update({second_.ifindex, kOwn6, kNeighbour6, htons(53), htons(40000), IPPROTO_UDP, {}},
@@ -90,7 +92,8 @@ TEST_F(Source, FragmentsBehindOtherHeadersTakeOnePath) {
         expect({"later", later, REASON_UPLINK_DELIVERED, in()});
         require(node().paths().update({second_.ifindex, kOwn6, local, htons(40000), htons(53), IPPROTO_UDP, {}},
                                       {0, by, lan_}));
-        expect({"sent", sent, REASON_SENT_WAY, from_second()});
+        for (const Bytes &fragment : {sent_first, sent_later})
+            expect({"sent", fragment, via == PATH_HOST ? REASON_HOST_PATH : REASON_SENT_WAY, from_second()});
     }
     node().forget_paths();
     expect({"unknown", first, REASON_UPLINK_DELIVERED, in()});

@@ -90,8 +90,8 @@ std::string protocol_name(std::uint8_t protocol) {
 }
 
 std::string_view via_name(std::uint32_t path_via) {
-    static constexpr std::array<Word, 3> kVias = {
-        {{PATH_HOST, "host"}, {PATH_DIRECT, "direct"}, {PATH_UPLINK, "uplink"}}};
+    static constexpr std::array<Word, 4> kVias = {
+        {{PATH_HOST, "host"}, {PATH_INIT, "host"}, {PATH_DIRECT, "direct"}, {PATH_UPLINK, "uplink"}}};
     return word_of(kVias, path_via);
 }
 

@@ -38,7 +38,7 @@ Cell via_cell(const PathRow &r) {
         return text_cell((r.confirmed->flags & FLOW_UNTRACKED) != 0 ? "direct" : "conntrack", Tone::good);
     const std::string_view name = via_name(r.value.via);
     if (r.value.via != PATH_UPLINK)
-        return text_cell(name, r.value.via == PATH_HOST ? Tone::plain : Tone::good);
+        return text_cell(name, name == via_name(PATH_HOST) ? Tone::plain : Tone::good);
     const std::string gone = "uplink " + std::to_string(r.value.uplink) + " (gone)";
     return {r.value.uplink == 0 ? "uplink by route" : r.uplink.empty() ? gone : "uplink " + r.uplink, name, Tone::good};
 }

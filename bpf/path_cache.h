@@ -145,7 +145,8 @@ static __always_inline struct kept_path *find_free_slot(const struct path_key *f
 	return free;
 }
 
-/* What work->kept names took this path; `via` is enum path_via. A global function: the verifier checks it once. */
+/* This path took the flow, or packet, that work->kept names; `via` is enum path_via. A global function: the verifier
+ * checks it once. */
 __attribute__((noinline)) int store_kept_path(struct __sk_buff *skb, __u32 via, __u32 uplink)
 {
 	struct flow_scratch *work = find_scratch();

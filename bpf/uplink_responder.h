@@ -36,8 +36,9 @@ static __always_inline int respond_to_neighbour_nd(struct packet *p)
 	struct source_route *route;
 	struct nd_message request;
 
-	/* RFC 4861, 7.1.1: a solicitation that passed a router is invalid. */
-	if (p->in->hop_limit != 255 || bpf_skb_load_bytes(p->skb, p->in->l4_offset, &request, sizeof(request)))
+	/* RFC 4861, 7.1.1: a solicitation that passed a router is invalid. No host sends one behind other headers. */
+	if (p->in->hop_limit != 255 || p->in->l4_offset != sizeof(struct ethhdr) + sizeof(struct ipv6hdr) ||
+	    bpf_skb_load_bytes(p->skb, p->in->l4_offset, &request, sizeof(request)))
 		return 0;
 	route = find_requested(p, &request.target);
 	return route ? advertise(p, &request.target, route->uplink_mac, ND_OVERRIDE, REASON_UPLINK_ND) : 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A hostile pod with CAP_NET_RAW sends ICMP errors that quote a connection on the fast path: they are no tunnel to a
-// host that FORWARD drops, and what arrives has the source that it has with the fast path off.
+// A hostile pod with CAP_NET_RAW sends ICMP errors that quote a connection on the fast path, or what nobody has sent:
+// they are no tunnel to a host that FORWARD drops, and what arrives has the source that it has with the fast path off.
 #include "tests/netns/forged.hpp"
 #include "tests/netns/lan.hpp"
 
@@ -11,6 +11,7 @@ using forged::Forged;
 using forged::send_as;
 
 constexpr std::size_t kPayload = 600;
+constexpr std::uint16_t kInvented = 5001; // the port of a datagram that nobody has sent
 
 // An ICMP error, port unreachable, about a datagram that was sent to `from`, by whomever.
 Packet error(const ip_addr &from, const ip_addr &to, const ip_addr &quoted, std::uint16_t port) {
@@ -143,6 +144,39 @@ TEST_P(AttackError, IsNoTunnelToWhatIsNotOfTheCluster) {
     EXPECT_EQ(outcome(outside_addr(), outside_addr()), Outcome::own) << "about the connection, to its peer";
     rule("-F FORWARD");
     EXPECT_EQ(outcome(closed(), outside_addr()), Outcome::own) << "nothing but the rule was in the way";
+}
+
+// The cluster's ranges hold it, but no route of its own leads there: it may be a Service's, or anybody's.
+TEST_P(AttackError, IsNoTunnelToWhatIsBehindTheDefaultRoute) {
+    const ip_addr far = ip(ipv4() ? "198.51.100.9" : "2001:db8:77::9");
+    (void)must_run(lab_->outside(),
+                   words("ip addr add dev eth0 " + to_string(far) + (ipv4() ? "/32" : "/128 nodad preferred_lft 0")));
+    start({{"firstPacket", "direct"},
+           {"clusterCIDRs", {"198.51.100.0/24", "2001:db8:77::/64", Lab::kPods4, Lab::kPods6}}});
+    rule("-A FORWARD -d " + to_string(far) + " -j DROP");
+    const Wire outside(lab_->outside(), "eth0");
+    const auto outcome = [&] { return fast_.send(error(fast_.own, far, far, kInvented), outside, of_node()); };
+    EXPECT_EQ(outcome(), Outcome::nothing);
+    rule("-F FORWARD");
+    EXPECT_EQ(outcome(), Outcome::own) << "nothing but the rule was in the way";
+}
+
+// Between two pods of the cluster, but from another source that the sender may use.
+TEST_P(AttackError, IsNoTunnelForAnotherSource) {
+    for (const char *where : {"all", "default"})
+        lab_->node().run("sysctl -qw net.ipv4.conf." + std::string(where) + ".rp_filter=0");
+    const ip_addr other = ip(ipv4() ? "10.9.9.9" : "2001:db8:99::9");
+    start({{"firstPacket", "direct"},
+           {"clusterCIDRs", {Lab::kPods4, Lab::kPods6}},
+           {"allowedSources", {to_string(other)}}});
+    rule("-A FORWARD -s " + to_string(other) + " -j DROP");
+    const Wire victim = victim_.wire();
+    Packet packet = error(fast_.own, addr(victim_), addr(victim_), kInvented);
+    packet.source = other;
+    set_checksum(packet, 2);
+    EXPECT_EQ(fast_.send(packet, victim, of_node()), Outcome::nothing);
+    rule("-F FORWARD");
+    EXPECT_EQ(fast_.send(packet, victim, of_node()), Outcome::another) << "nothing but the rule was in the way";
 }
 
 INSTANTIATE_TEST_SUITE_P(All, AttackError, lab_parameters(), lab_parameter_name);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Two nodes that route a prefix to each other: what a pod sends there crosses the link between them at most as often
 // as its hop limit says, and then both are silent. So it is if the pods' networks have uplinks of their own, with the
-// other node as their gateway.
+// other node as their gateway. A pod that returns to its gateway what the node sends to it gets it no more often.
 #include "tests/harness/cluster.hpp"
 #include "tests/harness/frame.hpp"
+#include "tests/harness/repeat.hpp"
 #include "tests/netns/attacker.hpp"
 #include "tests/netns/lab.hpp"
 
@@ -93,6 +94,81 @@ TEST_P(AttackLoop, BetweenTwoNodesWithUplinksOfTheirOwnEndsByTheHopLimit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, AttackLoop, testing::Bool(), family_name);
+
+// A pod that returns what it gets: its kernel forwards it, for which it has CAP_NET_ADMIN, or a process sends the same
+// frame again, hop limit and all, for which CAP_NET_RAW is enough. The node routes a victim's address to the pod.
+class AttackReturn : public LabTest {
+  protected:
+    void prepare() override {
+        for (const char *of : {"all", "default"})
+            lab_->node().run("sysctl -qw net.ipv4.conf." + std::string(of) + ".rp_filter=0 net.ipv4.conf." + of +
+                             ".send_redirects=0");
+        sender_ = add_pod({{"firstPacket", "direct"}});
+        hostile_ = add_pod({{"firstPacket", "direct"}, {"allowedSources", {pod_range()}}});
+        lab_->node().run((ipv4() ? "ip route add " : "ip -6 route add ") + to_string(victim()) + " via " +
+                         to_string(addr(hostile_)) + " dev " + hostile_.host_ifname + " onlink");
+    }
+    [[nodiscard]] ip_addr victim() const { return ip(ipv4() ? "198.51.100.9" : "2001:db8:77::9"); }
+    void forward_by_the_pod() {
+        for (const char *setting : {"net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1",
+                                    "net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.eth0.rp_filter=0"})
+            (void)must_run(hostile_.ns(), {"sysctl", "-qw", setting});
+    }
+    // Sends packets between these ends, and counts how often they come to the hostile pod, until none does.
+    void expect_an_end(const Pod &from, const Ends &ends, bool reflects);
+
+    Pod sender_, hostile_;
+};
+
+void AttackReturn::expect_an_end(const Pod &from, const Ends &ends, bool reflects) {
+    constexpr std::size_t kSent = 20;
+    const Wire at_hostile = hostile_.wire();
+    const Wire start = from.wire();
+    const Bytes needle = pattern(32);
+    std::atomic<std::size_t> all = 0;
+    const Repeat returning([&] {
+        for (Bytes &one : at_hostile.arrived()) {
+            if (!is_from(one, ends.source) || !contains(one, needle))
+                continue;
+            ++all;
+            std::swap_ranges(one.begin(), one.begin() + 6, one.begin() + 6); // to whom it came from
+            if (reflects)
+                at_hostile.send(one);
+        }
+        usleep(100);
+    });
+    for (std::size_t i = 0; i < kSent; ++i)
+        start.send(frame(from.gateway_mac, from.mac, udp(ends, 32)));
+    const auto is_over = [&] {
+        const std::size_t before = all;
+        return before > 0 && !wait_until([&] { return all > before; }, quiet());
+    };
+    EXPECT_TRUE(wait_until(is_over)) << "packets go round still";
+    EXPECT_GT(all, 2 * kSent) << "they did go round";
+    EXPECT_LE(all, kSent * kHops);
+    EXPECT_TRUE(ping(sender_.ns(), node_addr()));
+}
+
+TEST_P(AttackReturn, EndsByTheHopLimit) {
+    {
+        SCOPED_TRACE("delivered by the fast path");
+        expect_an_end(sender_, {addr(sender_), addr(hostile_)}, true);
+        EXPECT_GT(lab_->count(sender_, REASON_SENT_DIRECT), 0U);
+    }
+    {
+        SCOPED_TRACE("to the victim");
+        expect_an_end(sender_, {addr(sender_), victim()}, true);
+    }
+    {
+        SCOPED_TRACE("from the pod itself");
+        expect_an_end(hostile_, {addr(hostile_), victim()}, true);
+    }
+    SCOPED_TRACE("forwarded by the pod's kernel");
+    forward_by_the_pod();
+    expect_an_end(sender_, {addr(sender_), victim()}, false);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AttackReturn, lab_parameters(), lab_parameter_name);
 
 } // namespace
 } // namespace podlane::test

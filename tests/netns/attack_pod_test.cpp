@@ -5,6 +5,7 @@
 #include "tests/harness/bpf.hpp"
 #include "tests/harness/repeat.hpp"
 #include "tests/netns/attacker.hpp"
+#include "tests/netns/reopened.hpp"
 #include "tests/netns/sources.hpp"
 
 namespace podlane::test {
@@ -167,10 +168,35 @@ class AttackHijack : public testing::TestWithParam<bool> {
             << "the forged datagrams do not arrive";
     }
     void expect_answers(const std::string &what, const std::function<Fd(int)> &query);
+    [[nodiscard]] std::vector<Fd> speak_to(const Container &peer, const ip_addr &to, const std::string &text,
+                                           bool has_options = false);
+    void expect_answers_to(const std::string &what, std::vector<Fd> sockets);
 
     SourceLab lab_;
     std::shared_ptr<Container> pod_;
 };
+
+struct SocketOptions : Reopened {
+    using Reopened::set_options;
+};
+
+// Sockets that chose their ports, have sent this text to a peer before they received any, and got it back.
+std::vector<Fd> AttackHijack::speak_to(const Container &peer, const ip_addr &to, const std::string &text,
+                                       bool has_options) {
+    const EchoServer server(peer.ns(), ipv4(), kQueryPort);
+    std::vector<Fd> sockets;
+    for (int i = 0; i < kQueries; ++i) {
+        const auto port = static_cast<std::uint16_t>(kFirst + i);
+        const Fd &socket = sockets.emplace_back(open_socket(pod_->ns(), Transport::udp, ipv4(), {{}, port}));
+        if (has_options)
+            SocketOptions::set_options(socket, ipv4());
+        EXPECT_TRUE(send_datagram(socket, {to, kQueryPort}, text));
+        EXPECT_EQ(receive(socket).text, text);
+        if (has_options)
+            SocketOptions::set_options(socket, ipv4(), false);
+    }
+    return sockets;
+}
 
 // An answer that came by eth0's network.
 void AttackHijack::expect_answers(const std::string &what, const std::function<Fd(int)> &query) {
@@ -183,6 +209,17 @@ void AttackHijack::expect_answers(const std::string &what, const std::function<F
     EXPECT_EQ(answers, kQueries) << what;
     for (const ip_addr &caller : server.callers())
         EXPECT_EQ(to_string(caller), to_string(addr("eth0"))) << what;
+}
+
+// To what they send to the resolver after datagrams forged in its name have reached them.
+void AttackHijack::expect_answers_to(const std::string &what, std::vector<Fd> sockets) {
+    forge();
+    expect_answers(what, [&](int i) {
+        Fd socket = std::move(sockets.at(static_cast<std::size_t>(i)));
+        EXPECT_EQ(receive(socket).error, 0) << what << ": the forged datagram does not arrive";
+        EXPECT_TRUE(send_datagram(socket, resolver(), "query"));
+        return socket;
+    });
 }
 
 TEST_P(AttackHijack, QueriesOfBoundAndConnectedSocketsStayOnTheirInterface) {
@@ -220,6 +257,31 @@ TEST_P(AttackHijack, QueriesOfSocketsThatChoseNoPortStayOnTheirInterface) {
         EXPECT_GE(local_of(socket).port, kFirst);
         return socket;
     });
+}
+
+// Who speaks first is noted, whatever the packet is that says so: only the host stack carries these.
+TEST_P(AttackHijack, QueriesOfSocketsThatSentFragmentsFirstStayOnTheirInterface) {
+    const ip_addr other = ip(SourceLab::on_link(0, 1, ipv4()));
+    expect_answers_to("fragments", speak_to(lab_.provider(0), other, std::string(3000, 'x')));
+}
+
+TEST_P(AttackHijack, QueriesOfSocketsThatSentOptionsFirstStayOnTheirInterface) {
+    const ip_addr other = ip(SourceLab::on_link(0, 1, ipv4()));
+    expect_answers_to("options", speak_to(lab_.provider(0), other, "hello", true));
+}
+
+// Nobody has noted who spoke first, but conntrack knows the conversation. A strict reverse path filter with rules by
+// source, as docs/SOURCE-ROUTING.md advises, lets what is forged pass.
+TEST_P(AttackHijack, ConversationsThatBeganBeforeTheOtherInterfaceCameStayOnTheirs) {
+    for (const char *filter : {"0", "1"}) {
+        for (const char *where : {"all", "default", "up0", "up1"})
+            lab_.node().run("sysctl -qw net.ipv4.conf." + std::string(where) + ".rp_filter=" + filter);
+        pod_ = lab_.node().container();
+        lab_.add(pod_, "eth0", 0, {{"firstPacket", "host"}});
+        std::vector<Fd> sockets = speak_to(lab_.client(0), resolver().addr, "hello");
+        lab_.add(pod_, "net1", 1, {{"firstPacket", "host"}});
+        expect_answers_to(std::string("rp_filter=") + filter, std::move(sockets));
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, AttackHijack, testing::Bool(),

@@ -120,6 +120,43 @@ TEST_P(IpsecDirect, ExplainPredictsThemAndInsertsNoEntry) {
     EXPECT_TRUE(own_entries().empty());
 }
 
+// Anybody on the uplink can send them, in clear text. The pod itself sends nothing meanwhile that policies would show.
+TEST_P(IpsecDirect, PoliciesHoldForErrorsAboutFirstPackets) {
+    const Node &node = lab_->node();
+    const std::string range = ipv4() ? "198.18.20.0/24" : "2001:db8:20::/64";
+    const Endpoint remote{ip(ipv4() ? "198.18.20.7" : "2001:db8:20::7"), kPort};
+    const ip_addr anybody = ip(ipv4() ? "203.0.113.9" : "2001:db8:cafe::9");
+    node.run(ipv4() ? "ip route replace default via 203.0.113.99"
+                    : "ip -6 route replace default via 2001:db8:cafe::99");
+    node.run("ip route add " + range + " via " + to_string(outside_addr())); // not by the default route's next hop
+    ASSERT_TRUE(wait_until([&] { return ping(node.ns(), outside_addr()); }));
+    const Pod pod = add_pod({{"firstPacket", "direct"}, {"clusterCIDRs", {range, Lab::kPods4, Lab::kPods6}}});
+    const Fd socket = open_socket(pod.ns(), Transport::udp, ipv4());
+    ASSERT_EQ(connect_to(socket, remote), 0);
+    ASSERT_EQ(send_text(socket, "hello"), 0);
+    ASSERT_TRUE(wait_until([&] { return lab_->count(pod, REASON_SENT_UPLINK) > 0; })) << "it is not direct";
+    Bytes body(4);
+    const Bytes quoted = to_bytes(udp({addr(pod), remote.addr, local_of(socket).port, kPort}));
+    body.insert(body.end(), quoted.begin(), quoted.end());
+    const Packet error = icmp({anybody, addr(pod)}, ipv4() ? 3 : 1, ipv4() ? 3 : 4, body); // port unreachable
+    const Wire wire(lab_->outside(), "eth0");
+    const Bytes bytes = frame(Wire(node.ns(), "up0").mac(), wire.mac(), error);
+    const auto arrives = [&] {
+        wire.send(bytes);
+        return receive(socket, 1, quiet()).error == ECONNREFUSED;
+    };
+    const auto none_arrives = [&] { // for longer than a processor's answer about policies is cached
+        return !wait_until(arrives, std::chrono::milliseconds(1500));
+    };
+    EXPECT_TRUE(wait_until(arrives));
+    set_policy(node, policy("fwd", anybody, addr(pod)));
+    const std::uint64_t before = node.counted("up0", REASON_HOST_IPSEC).packets;
+    EXPECT_TRUE(comes_true(none_arrives));
+    EXPECT_GT(node.counted("up0", REASON_HOST_IPSEC).packets, before);
+    flush_policies(node);
+    EXPECT_TRUE(comes_true(arrives)) << "nothing but the policy was in the way";
+}
+
 INSTANTIATE_TEST_SUITE_P(Netns, IpsecDirect, lab_parameters(), lab_parameter_name);
 
 // The node's own routes lead by the network's uplink, too.

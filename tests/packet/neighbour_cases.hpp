@@ -53,6 +53,21 @@ inline Frame nd(const ip_addr &from, const char *to = "ff02::1:ffee:eeee") {
 }
 inline Bytes own_option() { return nd_option(1, kPodMac); }
 
+// RFC 4861, 4.4 and RFC 4443, 2.3: the checksum goes over addresses, length, protocol and message.
+inline Bytes advertisement(const Ethernet &mac, const ip_addr &target, const ip_addr &asker, std::uint32_t flags) {
+    Bytes message = Frame(Nd{136, target, flags}.layer()) / nd_option(2, mac.source);
+    Bytes summed;
+    append(summed, target);
+    append(summed, asker);
+    put32(summed, static_cast<std::uint32_t>(message.size()));
+    put32(summed, IPPROTO_ICMPV6);
+    append(summed, message);
+    const std::uint16_t sum = checksum(summed);
+    message[2] = static_cast<std::uint8_t>(sum >> 8U);
+    message[3] = static_cast<std::uint8_t>(sum);
+    return mac / Ipv6{target, asker, 255, IPPROTO_ICMPV6} / message;
+}
+
 inline std::vector<Case> nd_cases() {
     constexpr reason kSpoofed = REASON_DROP_ND_SPOOFED;
     constexpr reason kAnswered = REASON_GATEWAY_ND;

@@ -18,10 +18,15 @@ using Reasons = std::array<std::uint64_t, COUNTER_REASONS>;
 // As the programs read it: the kernel has moved the outermost tag out of it, and that of VLAN 0 changes nothing.
 inline Bytes as_read(const Bytes &frame) {
     Bytes out = frame;
-    const bool is_tagged = ethertype(out) == ETHERTYPE_VLAN || ethertype(out) == 0x88a8;
+    const bool is_tagged = packet::is_tag(ethertype(out)) && out.size() >= 18;
     if (is_tagged && (out.at(14) & 0x0fU) == 0 && out.at(15) == 0)
         out.erase(out.begin() + 12, out.begin() + 16);
     return out;
+}
+inline Offload as_read(const Bytes &frame, Offload left) {
+    if (left.checksum)
+        left.checksum_start = static_cast<std::uint16_t>(left.checksum_start - (frame.size() - as_read(frame).size()));
+    return left;
 }
 // Whether the checksum that is left to be written is within the packet: the kernel drops others behind the programs,
 // once a router has cut off what follows the packet.
@@ -329,7 +334,8 @@ class ChargeOnVeths : public LabTest {
             return "";
         ++sent_;
         const Bytes frame = as_read(one.frame);
-        packet::Model model = model_of(by_first ? of_first_ : of_second_, frame, one.left);
+        const Offload left = as_read(one.frame, one.left);
+        packet::Model model = model_of(by_first ? of_first_ : of_second_, frame, left);
         const packet::Promise promise = model.promise();
         const std::optional<reason> why = by.reason_since(reasons);
         if (!why)
@@ -338,7 +344,7 @@ class ChargeOnVeths : public LabTest {
         std::uint64_t of_other = 0;
         if (*why == REASON_SENT_SIBLING) {
             const Bytes moved = model.handed_over();
-            packet::Model there = model_of(by_first ? of_second_ : of_first_, moved, one.left);
+            packet::Model there = model_of(by_first ? of_second_ : of_first_, moved, left);
             const packet::Promise second = there.promise();
             const std::optional<reason> then = other.reason_since(reasons_of_other);
             if (!then)

@@ -24,6 +24,7 @@ class PromiseOnVeths : public LabTest {
         victim_ = add_pod(of_victim);
         keep_mac(*lab_, attacker_);
         node_mac_ = Wire(lab_->node().ns(), "up0").mac();
+        of_node_.push_back(link_local_from_mac(node_mac_)); // redirects come from there
         make_senders();
     }
     [[nodiscard]] virtual Json victim_keys() const { return Json::object(); }
@@ -92,22 +93,38 @@ class PromiseOnVeths : public LabTest {
                 ADD_FAILURE() << what << ": " << hex(one.frame) << to_string(one.left);
         ADD_FAILURE() << what << ": " << frames.size() << " frames together";
     }
-    // Packets that nobody but the node itself sent.
-    static bool is_foreign(const Bytes &frame, const std::vector<ip_addr> &of_node) {
-        const std::uint16_t type = ethertype(frame);
-        if (type == ETHERTYPE_ARP)
-            return false;
-        if (type == ETHERTYPE_IPV6 && frame.size() > 21 && frame[21] == 255) // not forwarded: the node's own redirect
-            return false;
-        const std::size_t at = type == ETHERTYPE_IP ? 26 : 22;
-        for (const ip_addr &addr : of_node) {
+    // Whether one of the addresses is there that are of this family.
+    static bool names(const Bytes &frame, std::size_t at, bool v4, const std::vector<ip_addr> &addresses) {
+        return std::ranges::any_of(addresses, [&](const ip_addr &one) {
             Bytes bytes;
-            frames::append(bytes, addr);
-            if (frame.size() >= at + bytes.size() &&
-                std::equal(bytes.begin(), bytes.end(), frame.begin() + static_cast<std::ptrdiff_t>(at)))
-                return false;
-        }
-        return true;
+            frames::append(bytes, one);
+            return is_ipv4(one) == v4 && frame.size() >= at + bytes.size() &&
+                   std::equal(bytes.begin(), bytes.end(), frame.begin() + static_cast<std::ptrdiff_t>(at));
+        });
+    }
+    static bool is_by(const Bytes &frame, std::size_t at, const Mac &mac) {
+        return frame.size() >= at + mac.size() && std::equal(mac.begin(), mac.end(), frame.begin() + int(at));
+    }
+    // Whether anybody but the node itself has sent it. `mac`: the node's on this link.
+    static bool is_foreign(const Bytes &frame, const std::vector<ip_addr> &of_node, const Mac &mac) {
+        const std::uint16_t type = ethertype(frame);
+        if (!is_by(frame, 6, mac))
+            return true;
+        if (type == ETHERTYPE_ARP)
+            return !is_by(frame, 22, mac) ||
+                   !(names(frame, 28, true, of_node) || names(frame, 28, true, {ip("0.0.0.0")}));
+        if (type == ETHERTYPE_IPV6 && names(frame, 22, false, {ip("::")}) && frame.size() > 62)
+            return !is_of_tentative(frame, of_node);
+        const bool v4 = type == ETHERTYPE_IP;
+        return !names(frame, v4 ? 26 : 22, v4, of_node);
+    }
+    // From a kernel that has no address yet: it looks for others that have it, and reports as a listener.
+    static bool is_of_tentative(const Bytes &frame, const std::vector<ip_addr> &of_node) {
+        constexpr std::uint8_t kSolicitation = 135, kListenerReport = 143;
+        const std::uint8_t next = frame[20], hops = frame[21];
+        return (next == IPPROTO_ICMPV6 && hops == 255 && frame[54] == kSolicitation &&
+                names(frame, 62, false, of_node)) ||
+               (next == IPPROTO_HOPOPTS && hops == 1 && frame[62] == kListenerReport);
     }
 
     Pod attacker_;

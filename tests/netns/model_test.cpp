@@ -46,7 +46,7 @@ TEST_P(PromiseOnVeths, HoldsForGeneratedFrames) {
         }
         ran += to_drop.size() + to_pass.size() + kBatch;
         for (const Bytes &frame : receiver.arrived())
-            EXPECT_FALSE(is_foreign(frame, of_node_)) << "arrived: " << hex(frame);
+            EXPECT_FALSE(is_foreign(frame, of_node_, victim_.gateway_mac)) << "arrived: " << hex(frame);
         ASSERT_EQ(counted(REASON_KIND_FAST), 0U) << "by the fast path";
         ASSERT_FALSE(HasFailure()) << "PODLANE_SEED=" << seed;
     } while (wanted != 0 ? ran < wanted : Clock::now() < end);
@@ -89,7 +89,6 @@ class ConfirmedOnVeths : public PromiseOnVeths {
                 (void)must_run(*ns, words(std::string(tables) + " -P OUTPUT DROP"));
         const net::Entered on_node = require(net::enter(lab_->node().ns()));
         uplink_ = if_nametoindex("up0");
-        of_node_.push_back(link_local_from_mac(node_mac_));
     }
     void begin() {
         confirmed_ = Clock::now();
@@ -146,7 +145,7 @@ class ConfirmedOnVeths : public PromiseOnVeths {
         if (!caught)
             return "a marker was lost";
         for (const Caught &one : *caught) {
-            if ((one.frame.front() & 1U) != 0 || !is_foreign(one.frame, of_node_)) // nobody forwards to a group
+            if (!is_foreign(one.frame, of_node_, from))
                 continue;
             const ModelSender anybody{.is_pod = false};
             packet::Model model(anybody, one.frame, one.left.segment_bytes);
@@ -269,7 +268,7 @@ TEST_P(ChargeOnVeths, IsThatOfTheModel) {
             const From from = std::array{kFirst, kFirst, kSecond, kOutside}.at(random() % 4);
             Sent one{frames.at(from).next(), {}};
             one.left = any_left(one.frame, random);
-            if (!is_within(one.frame, one.left))
+            if (!is_within(as_read(one.frame), as_read(one.frame, one.left)))
                 one.left = {};
             const std::string problem = problem_of(from, one);
             ASSERT_EQ(problem, "") << shown(from, one) << ", PODLANE_SEED=" << seed;

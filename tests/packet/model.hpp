@@ -3,15 +3,18 @@
 // It shares no code with the programs.
 #pragma once
 
-#include "tests/packet/model_reader.hpp"
+#include "tests/packet/model_neighbour.hpp"
 
 namespace podlane::packet {
 
-class Model : private FrameReader {
+class Model : private NeighbourReader {
   public:
     // `segment`: bytes of data in each segment, if the frame is of GSO.
     Model(const ModelSender &sender, const Bytes &frame, std::size_t segment = 0)
-        : FrameReader(frame, sender.is_pod, segment), sender_(sender) {}
+        : NeighbourReader(sender, frame, segment) {}
+    using NeighbourReader::answer;
+    using NeighbourReader::is_discovery;
+    using NeighbourReader::names_only_own;
 
     // A checksum of what is behind `start` is left to be written at `offset` from there, after all checks.
     void leave_checksum(std::size_t start, std::size_t offset) {
@@ -22,13 +25,15 @@ class Model : private FrameReader {
         read();
         Promise out;
         out.flow = find_flow(out);
-        if (!sender_.is_pod)
+        if (v6_ && !tagged_ && (is_ipv4(source_) || is_ipv4(destination_)))
+            judge(out, Demand::drop, "an IPv4-mapped address in an IPv6 header");
+        else if (!sender_.is_pod)
             judge_outside(out);
         else if (sender_.is_bound)
             judge_pod(out);
         else
             judge_unbound_pod(out);
-        out.may_be_answered &= !sender_.is_left_to_bridge;
+        out.must_be_answered = out.may_be_answered && out.demand == Demand::no_drop && (v6_ ? plain_ : is_usual_arp());
         if (out.demand == Demand::drop)
             out.flow = nullptr;
         else if (is_one_of(sender_.isolated, destination_))
@@ -78,14 +83,6 @@ class Model : private FrameReader {
         put_port(out, 24, 0);
         put_port(out, 24, checksum(std::span(out).subspan(14, 20)));
     }
-    // Whether what is left of an ARP packet names the sender, if anybody.
-    [[nodiscard]] bool names_only_own(const Bytes &out) const {
-        if (type_ != 0x0806 || tagged_ || !sender_.is_pod || !sender_.is_bound || out.size() < 42)
-            return true;
-        ip_addr named = ip("0.0.0.0");
-        std::copy_n(out.begin() + 28, 4, reinterpret_cast<std::uint8_t *>(named.word) + 12);
-        return same(named, ip("0.0.0.0")) || own(named);
-    }
     // The address that decides whether a limit of the sender applies; none: it does.
     [[nodiscard]] const ip_addr *limited_address() const { return is_ip() && !tagged_ ? &destination_ : nullptr; }
     // The same of a limit of whom a bridge brings it to.
@@ -108,17 +105,18 @@ class Model : private FrameReader {
         const std::uint16_t sum = checksum(std::span(frame).subspan(l4_, length), start);
         return sum == 0xffff ? 0 : sum; // both are zero in one's complement
     }
-    // Whom an answer is for.
-    [[nodiscard]] std::span<const std::uint8_t> asker() const {
-        return std::span(frame_).subspan(type_ == 0x0806 ? l3_ + 8 : 6, 6);
-    }
     [[nodiscard]] const ip_addr &source() const { return source_; }
     [[nodiscard]] const ip_addr &destination() const { return destination_; }
     [[nodiscard]] bool is_ip() const { return v4_ || v6_; }
-    [[nodiscard]] bool is_discovery() const { return is_nd() && hops_ == 255; }
     [[nodiscard]] bool is_plain() const { return plain_ && !tagged_; }
     [[nodiscard]] bool is_header_right() const {
         return !v4_ || !well_formed_ || checksum(std::span(frame_).subspan(l3_, l4_ - l3_)) == 0;
+    }
+    // Whether its options are a route or times, which routers write (RFC 791); or look like it.
+    [[nodiscard]] bool is_recorded() const {
+        return v4_ && well_formed_ &&
+               std::ranges::any_of(std::span(frame_).subspan(l3_ + 20, l4_ - l3_ - 20),
+                                   [](std::uint8_t one) { return one == 7 || one == 68; });
     }
     [[nodiscard]] bool is_fragment() const {
         return later_fragment_ || first_fragment_ || (v4_ && (word(l3_ + 6) & 0x3fffU) != 0);
@@ -143,7 +141,7 @@ class Model : private FrameReader {
   private:
     // Of the transport header as it says itself, if it is there to be read.
     [[nodiscard]] std::optional<std::size_t> transport_bytes() const {
-        if (later_fragment_ || cut_ || extensions_ > 4 || !(v4_ || v6_) || (v4_ && (word(l3_ + 6) & 0x1fffU) != 0))
+        if (is_later_fragment() || cut_ || extensions_ > 4 || !is_ip())
             return {};
         if (protocol_ == IPPROTO_TCP && has(l4_ + 20))
             return (frame_[l4_ + 12] >> 4U) * 4U;
@@ -166,17 +164,6 @@ class Model : private FrameReader {
         append(text, addr);
         std::ranges::copy(text, out.begin() + static_cast<std::ptrdiff_t>(at));
     }
-    [[nodiscard]] static bool same(const ip_addr &a, const ip_addr &b) { return std::ranges::equal(a.word, b.word); }
-    [[nodiscard]] bool own(const ip_addr &addr) const {
-        return is_one_of(sender_.addresses, addr) || is_in(sender_.allowed, addr);
-    }
-    [[nodiscard]] bool of_peer(const ip_addr &addr) const {
-        return !own(addr) && is_one_of(sender_.peer_addresses, addr);
-    }
-    [[nodiscard]] bool own_mac(std::size_t at) const {
-        return has(at + 6) && std::equal(sender_.mac.begin(), sender_.mac.end(), frame_.begin() + static_cast<int>(at));
-    }
-
     // Only whole, unfragmented packets without options, for the router's own MAC.
     const ModelFlow *find_flow(Promise &out) const {
         const bool transport = protocol_ == IPPROTO_TCP || protocol_ == IPPROTO_UDP;
@@ -221,33 +208,37 @@ class Model : private FrameReader {
                same(flow.source, address(at + (v4_ ? 4 : 16), v4_));
     }
 
+    static void judge(Promise &out, Demand demand, const char *why) {
+        out.demand = demand;
+        out.why = why;
+    }
     void judge_outside(Promise &out) const {
-        if (is_plain() && is_one_of(sender_.refused_names, source_)) {
-            out.demand = Demand::drop;
-            out.why = "in the name of an isolated pod";
+        if (tagged_ || !is_ip())
             return;
-        }
-        if (!is_plain() || (protocol_ == IPPROTO_TCP && (!has(l4_ + 16) || (frame_[l4_ + 13] & 5U) != 0)))
-            return;
-        out.demand = Demand::no_drop;
-        out.why = "a packet that ends no connection";
+        if (is_one_of(sender_.refused_names, source_))
+            return judge(out, Demand::drop, "in the name of an isolated pod");
+        if (cuts_tcp(16))
+            return judge(out, Demand::drop, "a TCP header that goes on in the next fragment");
+        const bool is_tcp = protocol_ == IPPROTO_TCP && !is_later_fragment();
+        if (is_tcp ? is_plain() && has(l4_ + 16) && (frame_[l4_ + 13] & 5U) == 0 : shows_protocol())
+            judge(out, Demand::no_drop, "a packet that ends no connection");
+    }
+    // Of IPv6, behind up to eight extension headers. No first fragment is nested, or padded.
+    [[nodiscard]] bool shows_protocol() const {
+        if (!well_formed_ || (is_first_fragment() && (later_fragment_ || frame_.size() != end_)))
+            return false;
+        return v4_ || (!cut_ && extensions_ <= 8 && l4_ <= end_);
     }
     void judge_unbound_pod(Promise &out) const {
-        const bool nd = is_nd() && hops_ == 255;
         const bool readable = type_ == 0x0806                      ? has(l3_ + 28)
-                              : type_ == 0x0800 || type_ == 0x86dd ? well_formed_ && (!nd || has(l4_ + 24))
+                              : type_ == 0x0800 || type_ == 0x86dd ? well_formed_ && (!is_discovery() || has(l4_ + 24))
                                                                    : true;
-        out.may_be_answered = type_ == 0x0806 || (nd && frame_[l4_] == 135);
-        if (!readable)
-            return;
-        out.demand = Demand::no_drop;
-        out.why = "a packet of a pod that may send any";
+        out.may_be_answered = is_for_gateway();
+        if (readable)
+            judge(out, Demand::no_drop, "a packet of a pod that may send any");
     }
     void judge_pod(Promise &out) const {
-        const auto drop = [&](const char *why) {
-            out.demand = Demand::drop;
-            out.why = why;
-        };
+        const auto drop = [&](const char *why) { judge(out, Demand::drop, why); };
         if (!own_mac(6))
             return drop("source MAC");
         if (type_ == 0x0806)
@@ -262,30 +253,34 @@ class Model : private FrameReader {
             out.must_be_handed_over = !tagged_ && well_formed_;
             return;
         }
-        if (!own(source_) && !(v6_ && is_none(source_) && protocol_ == IPPROTO_ICMPV6))
+        if (!own(source_) && !may_lack_source())
             return drop("source address");
+        if (nd && extensions_ > 4)
+            return drop("neighbour discovery behind more headers than are read");
         if (nd && hops_ == 255 && claims_foreign())
             return drop("neighbour discovery for others");
         if (first_fragment_ && ((nd && hops_ == 255) || hides_nd()))
             return drop("neighbour discovery that goes on in the next fragment");
-        if (cuts_tcp())
+        if (cuts_tcp(20))
             return drop("a TCP header that goes on in the next fragment");
         if (writes_over_headers()) {
             if (cut_ || extensions_ > 4)
                 return; // its transport header is not known
             return drop("a checksum over what was checked");
         }
-        out.may_be_answered = nd && !tagged_ && frame_[l4_] == 135;
+        out.may_be_answered = is_for_gateway();
         const bool is_nested = first_fragment_ && later_fragment_; // a fragment of a fragment
-        if (!tagged_ && well_formed_ && own(source_) && extensions_ <= 4 && !cut_ && !nd && !is_nested) {
-            out.demand = Demand::no_drop;
-            out.why = "the pod's own packet";
-        }
+        if (!tagged_ && well_formed_ && extensions_ <= 4 && !cut_ && !is_nested && (!nd || is_own_discovery()))
+            judge(out, Demand::no_drop, "the pod's own packet");
     }
-    [[nodiscard]] bool cuts_tcp() const {
-        const bool first = first_fragment_ || (v4_ && (word(l3_ + 6) & 0x3fffU) == 0x2000U);
-        return first && !tagged_ && !later_fragment_ && !cut_ && extensions_ <= 4 && protocol_ == IPPROTO_TCP &&
-               !has(l4_ + 20);
+    [[nodiscard]] bool is_later_fragment() const { return later_fragment_ || (v4_ && (word(l3_ + 6) & 0x1fffU) != 0); }
+    [[nodiscard]] bool is_first_fragment() const {
+        return first_fragment_ || (v4_ && (word(l3_ + 6) & 0x3fffU) == 0x2000U);
+    }
+    // Whether a first fragment has less of it.
+    [[nodiscard]] bool cuts_tcp(std::size_t bytes) const {
+        return is_first_fragment() && !tagged_ && !later_fragment_ && !cut_ && extensions_ <= 4 &&
+               protocol_ == IPPROTO_TCP && !has(l4_ + bytes);
     }
     // Over the addresses, or what another message begins with; of a header, its own checksum alone.
     [[nodiscard]] bool writes_over_headers() const {
@@ -305,53 +300,13 @@ class Model : private FrameReader {
     void judge_arp(Promise &out) const {
         if (!has(l3_ + 28))
             return;
-        const bool usual = word(l3_) == 1 && word(l3_ + 2) == 0x0800 && word(l3_ + 4) == 0x0604;
-        if (sum_start_ != 0 || (usual && !(own_mac(l3_ + 8) && claims_own_by_arp()))) {
-            out.demand = Demand::drop;
-            out.why = "ARP for others";
-            return;
-        }
-        out.may_be_answered = usual && !tagged_;
-        if (usual && !tagged_) {
-            out.demand = Demand::no_drop;
-            out.why = "the pod's own ARP";
-        }
+        const bool usual = is_usual_arp();
+        if (sum_start_ != 0 || (usual && !(own_mac(l3_ + 8) && claims_own_by_arp())))
+            return judge(out, Demand::drop, "ARP for others");
+        out.may_be_answered = usual && is_for_gateway();
+        if (usual && !tagged_)
+            judge(out, Demand::no_drop, "the pod's own ARP");
     }
-    // A probe has no sender and claims its target; that of the gateway arrives nowhere.
-    [[nodiscard]] bool claims_own_by_arp() const {
-        static const ip_addr kGateway = ip("169.254.1.1");
-        const bool probe = word(l3_ + 14) == 0 && word(l3_ + 16) == 0;
-        const ip_addr target = address(l3_ + 24, true);
-        const ip_addr named = address(l3_ + 14, true);
-        return probe ? word(l3_ + 6) == 1 && (own(target) || (!sender_.is_left_to_bridge && same(target, kGateway)))
-                     : own(named) || of_peer(named);
-    }
-    [[nodiscard]] bool is_nd() const {
-        return v6_ && !later_fragment_ && !cut_ && protocol_ == IPPROTO_ICMPV6 && has(l4_ + 8) && frame_[l4_] >= 133 &&
-               frame_[l4_] <= 137;
-    }
-    [[nodiscard]] bool hides_nd() const {
-        if (!v6_ || later_fragment_)
-            return false;
-        return cut_ || (protocol_ == IPPROTO_ICMPV6 && !has(l4_ + 8));
-    }
-    // A claim that a receiver would believe.
-    [[nodiscard]] bool claims_foreign() const {
-        const std::uint8_t type = frame_[l4_];
-        if (type == 134 || type == 137)
-            return true;
-        if (type != 133 && !has(l4_ + 24))
-            return false;
-        if ((type == 136 || (type == 135 && is_none(source_))) && !own(address(l4_ + 8, false)))
-            return true;
-        std::size_t at = l4_ + (type == 133 ? 8U : 24U);
-        for (; has(at + 8) && frame_[at + 1] != 0; at += frame_[at + 1] * std::size_t{8})
-            if ((frame_[at] == 1 || frame_[at] == 2) && !own_mac(at + 2))
-                return true;
-        return false;
-    }
-
-    const ModelSender &sender_;
 };
 
 } // namespace podlane::packet

@@ -90,7 +90,8 @@ enum class Demand { none, drop, no_drop };
 struct Promise {
     Demand demand = Demand::none;
     const char *why = "";
-    bool may_be_answered = false;    // ARP or a neighbour solicitation
+    bool may_be_answered = false; // ARP or a neighbour solicitation, for the gateway
+    bool must_be_answered = false;
     const ModelFlow *flow = nullptr; // may be delivered; nothing else may
     bool must_be_delivered = false;  // by the fast path
     bool ends_flow = false;          // FIN, RST, SYN

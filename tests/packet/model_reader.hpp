@@ -52,7 +52,7 @@ class FrameReader {
         l4_ = l3_ + 40;
         for (; is_extension(protocol_); ++extensions_) {
             plain_ = false;
-            if (!has(l4_ + 4)) {
+            if (!has(l4_ + 8)) { // none is shorter
                 cut_ = true;
                 return;
             }

@@ -83,6 +83,8 @@ class PromiseModel : public PacketTest {
             return std::string("not dropped: ") + promise.why;
         if (promise.demand == Demand::no_drop && outcome.verdict == kDropped)
             return std::string("dropped: ") + promise.why;
+        if (outcome.verdict == kNext && promise.must_be_answered)
+            return "not answered";
         if (outcome.verdict == kNext && promise.must_be_handed_over)
             return "not handed over to the interface that owns its source";
         if (outcome.verdict == kNext && !model.names_only_own(outcome.frame))
@@ -96,7 +98,7 @@ class PromiseModel : public PacketTest {
                        ? ""
                        : "handed over otherwise:\n" + hex(outcome.frame);
         if (promise.may_be_answered)
-            return std::ranges::equal(model.asker(), std::span(outcome.frame).first(6)) ? "" : "answered to another";
+            return differs("answered", model.answer(), outcome.frame);
         if (promise.flow == nullptr)
             return "redirected without a confirmed flow";
         Bytes expected = model.delivered(*promise.flow);
@@ -111,7 +113,10 @@ class PromiseModel : public PacketTest {
             for (std::size_t i = 0; i < 2; ++i)
                 expected[model.checksum_at() + i] = got[model.checksum_at() + i];
         }
-        return got == expected ? "" : "delivered otherwise, expected\n" + hex(expected) + "\ngot\n" + hex(got);
+        return differs("delivered", expected, got);
+    }
+    static std::string differs(const char *how, const Bytes &expected, const Bytes &got) {
+        return got == expected ? "" : how + (" otherwise, expected\n" + hex(expected)) + "\ngot\n" + hex(got);
     }
 
     // Bytes that a limit has charged since the last time.

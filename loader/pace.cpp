@@ -26,10 +26,24 @@ Result<Fd> open_cgroup_root() {
     return root;
 }
 
+// Whether a program that was attached there without BPF_F_ALLOW_MULTI lets none beside it (kernel/bpf/cgroup.c).
+bool is_for_one_alone(const Fd &cgroup) {
+    __u32 flags = 0;
+    __u32 count = 0;
+    return bpf_prog_query(cgroup.get(), BPF_CGROUP_SOCK_OPS, 0, &flags, nullptr, &count) == 0 && count != 0 &&
+           (flags & BPF_F_ALLOW_MULTI) == 0;
+}
+
 Result<void> attach_pacing(int program_fd, const Fd &root, const std::string &directory) {
     const Fd link(bpf_link_create(program_fd, root.get(), BPF_CGROUP_SOCK_OPS, nullptr));
+    const int refused = errno;
+    if (!link && refused == EPERM && is_for_one_alone(root))
+        return Error{ErrorCode::plugin_not_available,
+                     "attaching to cgroup v2: another sock_ops program was attached to its root without "
+                     "BPF_F_ALLOW_MULTI, and so lets none beside it",
+                     "have it attached with that flag, as by bpftool cgroup attach with the word multi"};
     if (!link)
-        return system_error(ErrorCode::plugin_not_available, "attaching to cgroup v2", errno);
+        return system_error(ErrorCode::plugin_not_available, "attaching to cgroup v2", refused);
     if (bpf_obj_pin(link.get(), (directory + "/" PODLANE_PIN_PACING).c_str()) != 0)
         return system_error(ErrorCode::bpf, "pinning " PODLANE_PIN_PACING, errno);
     return {};
@@ -117,14 +131,18 @@ Result<void> restore_pacing(const std::string &root) {
 
 Result<std::optional<std::string>> pacing_fault(const std::string &root) {
     constexpr auto kUnattached = PODLANE_PROGRAM_PACE " is not attached: TCP senders of limited pods are not paced";
+    constexpr auto kKeptOut =
+        PODLANE_PROGRAM_PACE " is not attached, because another sock_ops program was attached to the cgroup v2 root "
+                             "without BPF_F_ALLOW_MULTI: TCP senders of limited pods are not paced";
     constexpr auto kUnpinned =
         "the pin of " PODLANE_PROGRAM_PACE " is gone: limits that change do not reach connections that exist";
     const bool paces = TRY(is_pacing(root)), is_loaded = TRY(has_program(root));
     if (paces)
         return is_loaded ? std::optional<std::string>() : std::optional<std::string>(kUnpinned);
-    if (is_loaded || (check_pins(root) && TRY(load_pace(root))))
-        return std::optional<std::string>(kUnattached);
-    return std::optional<std::string>();
+    if (!is_loaded && (!check_pins(root) || !TRY(load_pace(root))))
+        return std::optional<std::string>();
+    const auto cgroup = open_cgroup_root();
+    return std::optional<std::string>(cgroup && is_for_one_alone(*cgroup) ? kKeptOut : kUnattached);
 }
 
 } // namespace podlane

@@ -188,9 +188,11 @@ std::string record_text(const AttachmentRecord &record) {
 
 std::optional<AttachmentRecord> parse_record(std::string_view text) {
     AttachmentRecord record;
+    record.file_size = text.size();
     while (const auto fields = take_part(text)) // a torn addition counts as none
         if (!read_fields(*fields, record))
             return std::nullopt;
+    record.whole_size = record.file_size - text.size();
     record.is_torn = !text.empty();
     return record.container_id.empty() || record.ifname.empty() ? std::nullopt : std::optional(std::move(record));
 }

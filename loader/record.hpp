@@ -8,7 +8,9 @@
 // milliseconds, an ADD has a tenth of one to spare). A lease outlives a power cut, so the kernel begins to write its
 // record at once; what else records name is in the kernel and gone with the power, and so are they if it came within
 // half a minute. A checksum distinguishes what a power cut tore from what is whole. A torn file, or addition, counts as
-// none; the file stays for a GC (plugin/torn_record.hpp), because it may be the only trace of a lease.
+// none; the file stays for a GC (plugin/torn_record.hpp), because it may be the only trace of a lease. A part of an
+// addition to the record of a container's other interface is cut off by the container's next ADD, or the DEL of the
+// killed one (plugin/groups.hpp).
 #pragma once
 
 #include "loader/state_file.hpp"
@@ -16,6 +18,7 @@
 #include "maps/errors.hpp"
 #include "maps/result.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -57,7 +60,9 @@ struct AttachmentRecord {
     bool has_egress_rules = false;   // the host-side veth is in sets of nftables (plugin/egress_rules.hpp)
     std::optional<endpoint> entry{}; // as in endpoints_v1; none before it is known
     bool is_torn = false;            // the file goes on behind its whole parts; not a part of the file
-    std::string state_directory{};   // in which it was found; not a part of the file
+    // In bytes, of the file and of its whole parts when it was read; not a part of the file
+    std::size_t file_size = 0, whole_size = 0;
+    std::string state_directory{}; // in which it was found; not a part of the file
 };
 
 // A record as a part of a file: the first one, or an addition to those before, whose fields it replaces if they are not
@@ -83,7 +88,7 @@ class AttachmentRecords {
     // The same error, of directories that are there or could be created; creates nothing.
     [[nodiscard]] Result<void> check() const;
     [[nodiscard]] Result<void> write(const AttachmentRecord &record, Begin begin = Begin::at_once) const;
-    // Adds to the file of the attachment what is not empty in `news`. false: there is none.
+    // Adds to the file of the attachment what is not empty in `news`, as a whole or not at all. false: there is none.
     [[nodiscard]] Result<bool> add(const AttachmentRecord &news) const;
     // None if there is no whole file, or it is another attachment's, copied or renamed by another program.
     [[nodiscard]] Result<std::optional<AttachmentRecord>> find(const std::string &container_id,

@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 namespace podlane {
 namespace {
@@ -181,8 +182,24 @@ Result<bool> append_to_file(const std::string &path, const std::string &text) {
     struct stat facts {};
     if (!file || fstat(file.get(), &facts) != 0 || !S_ISREG(facts.st_mode))
         return false;
-    TRY(write_text(file, path, text));
+    const off_t before = facts.st_size;
+    if (auto written = write_text(file, path, text); !written) {
+        // Nobody would read what is added behind a part of it.
+        if (ftruncate(file.get(), before) != 0)
+            written.error().message += "; and " + failed("cutting it off", errno).message;
+        return std::move(written).error();
+    }
     return fstat(file.get(), &facts) == 0 && facts.st_nlink > 0;
+}
+
+Result<bool> cut_file(const std::string &path, std::size_t from, std::size_t to) {
+    const Fd file(open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    struct stat facts {};
+    if (!file && errno != ENOENT)
+        return failed("writing " + path, errno);
+    if (!file || fstat(file.get(), &facts) != 0 || !S_ISREG(facts.st_mode) || std::cmp_not_equal(facts.st_size, from))
+        return false;
+    return ftruncate(file.get(), static_cast<off_t>(to)) == 0 ? Result<bool>(true) : failed("writing " + path, errno);
 }
 
 Result<void> remove_unfinished(const std::string &path) {

@@ -5,6 +5,7 @@
 
 #include "maps/result.hpp"
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,8 +36,13 @@ Result<void> replace_file(const std::string &directory, const std::string &name,
                           Begin begin = Begin::at_once);
 
 // Adds to a file that is there: no inode, no block and no rename, a tenth of the cost. false: there is none, or it was
-// replaced or removed meanwhile. Whoever reads it may find a part of what is added. The kernel begins to write later.
+// replaced or removed meanwhile. Whoever reads it meanwhile, or after this call was killed, may find a part of what is
+// added; an error leaves none. Nobody else may write to it at the same time. The kernel begins to write later.
 Result<bool> append_to_file(const std::string &path, const std::string &text);
+
+// Cuts off the end of a file that is `from` bytes long, which takes no room on the disk. false: it has another length,
+// or there is none.
+Result<bool> cut_file(const std::string &path, std::size_t from, std::size_t to);
 
 // The file that a killed replace_file() was writing to; one that is being written to stays.
 Result<void> remove_unfinished(const std::string &path);

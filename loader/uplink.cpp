@@ -37,6 +37,22 @@ Result<std::vector<std::uint32_t>> carriers_of(const UplinkTables &tables, std::
     return all;
 }
 
+Result<void> put_uplink(const UplinkTables &tables, std::uint32_t ifindex, const uplink &entry, HookKind kind) {
+    if (TRY(tables.counters.find(ifindex)).empty())
+        TRY(tables.counters.insert_zero(ifindex));
+    TRY(attach(ifindex, Hook::egress, kind, tables.to_uplink.get()));
+    TRY(attach(ifindex, Hook::ingress, kind, tables.from_uplink.get()));
+    return tables.uplinks.update(ifindex, entry);
+}
+
+// Entries without networks, which calls have left that were killed.
+Result<void> remove_unused_uplinks(const UplinkTables &tables) {
+    for (const auto &[ifindex, entry] : TRY(tables.uplinks.entries()))
+        if (entry.networks[0] == 0)
+            TRY(remove_uplink(tables, ifindex));
+    return {};
+}
+
 } // namespace
 
 Result<UplinkTables> UplinkTables::open(const std::string &root, Access access) {
@@ -61,7 +77,8 @@ Result<bool> carries(const UplinkTables &tables, std::uint32_t ifindex, std::uin
 }
 
 Result<void> add_uplink(const UplinkTables &tables, std::uint32_t ifindex, std::uint32_t network, HookKind kind) {
-    uplink entry = TRY(tables.uplinks.find(ifindex)).value_or(uplink{});
+    const auto there = TRY(tables.uplinks.find(ifindex));
+    uplink entry = there.value_or(uplink{});
     if (!lists(entry, network)) {
         auto *const slot = std::ranges::find(entry.networks, 0U);
         if (slot == std::end(entry.networks))
@@ -70,17 +87,11 @@ Result<void> add_uplink(const UplinkTables &tables, std::uint32_t ifindex, std::
     }
     kind = TRY(usable_kind(ifindex, kind));
     // An entry without networks says what has to be removed again, should this call be killed.
-    if (!TRY(tables.uplinks.find(ifindex)))
+    if (!there)
         TRY(tables.uplinks.update(ifindex, uplink{}));
-    if (TRY(tables.counters.find(ifindex)).empty())
-        TRY(tables.counters.insert_zero(ifindex));
-    auto put = attach(ifindex, Hook::egress, kind, tables.to_uplink.get());
-    if (put)
-        put = attach(ifindex, Hook::ingress, kind, tables.from_uplink.get());
-    if (put)
-        put = tables.uplinks.update(ifindex, entry);
+    auto put = put_uplink(tables, ifindex, entry, kind);
     // An entry without networks leads to nothing: roll back.
-    if (!put && TRY(tables.uplinks.find(ifindex)).value_or(uplink{}).networks[0] == 0)
+    if (!put && (!there || there->networks[0] == 0))
         if (auto erased = remove_uplink(tables, ifindex); !erased)
             put.error().message += "; and rolling back: " + erased.error().message;
     return put;
@@ -112,10 +123,7 @@ Result<void> remove_network_from_uplink(const UplinkTables &tables, std::uint32_
 Result<void> remove_network_from_uplinks(const UplinkTables &tables, std::uint32_t network) {
     for (const std::uint32_t ifindex : TRY(carriers_of(tables, network)))
         TRY(remove_network_from_uplink(tables, ifindex, network));
-    for (const auto &[ifindex, entry] : TRY(tables.uplinks.entries())) // of calls that were killed
-        if (entry.networks[0] == 0)
-            TRY(remove_uplink(tables, ifindex));
-    return {};
+    return remove_unused_uplinks(tables);
 }
 
 Result<std::vector<std::uint32_t>> vanished_uplinks(const UplinkTables &tables) {
@@ -137,6 +145,7 @@ Result<void> remove_vanished_uplinks(const UplinkTables &tables) {
 Result<void> sync_uplinks(const UplinkTables &tables, std::uint32_t network, std::span<const std::uint32_t> wanted,
                           HookKind kind, bool only_those) {
     TRY(remove_vanished_uplinks(tables));
+    TRY(remove_unused_uplinks(tables));
     for (const std::uint32_t ifindex : wanted)
         TRY(add_uplink(tables, ifindex, network, kind));
     if (only_those)

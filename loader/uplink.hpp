@@ -59,8 +59,8 @@ Result<void> remove_network_from_uplinks(const UplinkTables &tables, std::uint32
 Result<void> remove_uplink(const UplinkTables &tables, std::uint32_t ifindex);
 Result<void> remove_vanished_uplinks(const UplinkTables &tables);
 
-// Adds a network to its current uplinks. Its other uplinks stay until its last endpoint is removed, unless
-// `only_those`: a connection that came in by one still leaves by it.
+// Adds a network to its current uplinks, and removes those without networks. Its other uplinks stay until its last
+// endpoint is removed, unless `only_those`: a connection that came in by one still leaves by it.
 Result<void> sync_uplinks(const UplinkTables &tables, std::uint32_t network, std::span<const std::uint32_t> wanted,
                           HookKind kind, bool only_those);
 

@@ -64,6 +64,7 @@ Result<void> create_lease(const cni::Request &request, endpoint_mode mode, Rollb
             lease.addresses.push_back({one, {}, {}});
         return {};
     }
+    TRY(wait_for_gc(request.config));
     bool killed = false;
     auto given = request_lease(request, killed); // it releases what it cannot read
     if (killed)
@@ -203,10 +204,8 @@ Result<void> configure_host(Pair &pair, const Plan &plan) {
     TRY(net::set_link(pair.host, ifindex, {.up = true, .alias = plan.alias, .addr_gen_mode = net::AddrGenMode::none}));
     for (net::RouteSpec route : plan.host_routes) {
         route.ifindex = ifindex;
-        const std::string to = to_string(route.destination.addr);
         if (!TRY(net::add_route(pair.host, route)) && !route.append)
-            return Error{ErrorCode::already_exists, "the node has a route to " + to + " already",
-                         "see `ip route show " + to + "`"};
+            return has_route_already(route.destination.addr);
     }
     TRY(put_host_neighbours(pair, plan));
     return TRY(keep_mac(pair.host, ifindex, plan.host_mac, plan.host_ifname)) ? Result<void>{}

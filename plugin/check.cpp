@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include "loader/net/namespace.hpp"
 #include "loader/pins.hpp"
 #include "loader/pod_namespace.hpp"
 #include "plugin/adopt.hpp"
@@ -33,6 +34,7 @@ Result<std::string> check(const cni::Request &request) {
     if (!request.config.prev_result)
         return Error{ErrorCode::invalid_network_config, "CHECK needs \"prevResult\", the result of the ADD",
                      "add what the ADD has printed to the configuration as \"prevResult\", as runtimes do"};
+    TRY(refuse_other_netns(request.config.bpffs, TRY(net::own_netns()))); // interface numbers are others' there
     if (!request.config.ipam_type.empty() && request.config.own_addresses.empty())
         TRY(ipam::check(request));
     const net::Namespace pod = TRY(open_container(request));

@@ -5,6 +5,7 @@
 #include "loader/net/nftables.hpp"
 #include "loader/tracking.hpp"
 #include "maps/entries.hpp"
+#include "plugin/endpoint.hpp"
 #include "plugin/history.hpp"
 #include "plugin/node_program.hpp"
 #include "plugin/plan.hpp"
@@ -68,9 +69,10 @@ Result<void> put_egress_rules(const cni::Config &config, const endpoint &record)
     return {};
 }
 
-Result<void> forget_connections_beyond(const cni::Config &config, const endpoint &record) {
+Result<void> forget_connections_beyond(const Tables &tables, const cni::Config &config, const endpoint &record) {
     if (!config.egress_in_cluster)
         return {};
+    TRY(put_addresses(tables, record));
     net::Netlink netfilter = TRY(net::Netlink::open_netfilter());
     TRY(net::forget_connections_from(netfilter, addresses_in(record), config.cluster_cidrs));
     return {};

@@ -6,6 +6,7 @@
 
 #include "maps/abi/endpoint.h"
 #include "maps/result.hpp"
+#include "maps/tables.hpp"
 #include "plugin/cni/types.hpp"
 
 #include <cstdint>
@@ -19,9 +20,9 @@ namespace podlane {
 // are for. Nothing without the key.
 Result<void> put_egress_rules(const cni::Config &config, const endpoint &record);
 // Afterwards: connections that were opened from the endpoint's addresses before, by an earlier owner or without the
-// rules, and that lead elsewhere, are removed from conntrack: the fast path would carry them on. Nothing without the
-// key.
-Result<void> forget_connections_beyond(const cni::Config &config, const endpoint &record);
+// rules, and that lead elsewhere, are removed from conntrack: the fast path would carry them on. First it inserts the
+// addresses: of those that another endpoint has, it ends no connection. Nothing without the key.
+Result<void> forget_connections_beyond(const Tables &tables, const cni::Config &config, const endpoint &record);
 // Whether the network's rules are there, whichever configuration wrote them, and are for the host-side veth. Also if
 // there need be none.
 Result<bool> has_egress_rules(const cni::Config &config, const endpoint &record);

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 namespace podlane {
 
@@ -94,55 +95,58 @@ std::array<Result<bool>, 7> erase_by_ifindex(const Tables &tables, std::uint32_t
             tables.counters.remove(ifindex)};
 }
 
-// Erases the slots of a family from number `first` on.
-Result<void> erase_slots(const Tables &tables, std::uint32_t ifindex, std::uint32_t is_ipv4, std::uint32_t first) {
-    for (std::uint32_t number = first; number <= SOURCE_SLOTS; ++number)
-        if (!TRY(tables.source_slots.remove({ifindex, is_ipv4, number})))
-            break;
-    return {};
+// The addresses of a container at one of its host-side veths: of its other interfaces but the one that goes, and its
+// own.
+std::vector<source_route> remaining_at(const SourceEntries &there, std::uint32_t end, std::uint32_t gone) {
+    std::vector<source_route> all;
+    for (const auto &[key, route] : there.routes) {
+        const bool is_own = route.ifindex == end;
+        if (route.ifindex == gone || (key.ifindex != end && !is_own))
+            continue;
+        if (std::ranges::none_of(all, [&addr = route.source](const auto &one) { return one.source == addr; }))
+            all.push_back(route);
+    }
+    return all;
 }
 
-// The entries of another host-side veth of the container from now on; `others` are the addresses that remain.
-Result<void> forget_at(const Tables &tables, const endpoint &record, std::uint32_t end,
-                       const std::vector<source_route> &others) {
+// At the host-side veth of another interface of the container. The slots are numbered by the routes there, which no
+// call removes but for an interface that goes: those of the others stay, however far an earlier call has come.
+Result<void> forget_at(const Tables &tables, const SourceEntries &there, std::uint32_t end, std::uint32_t gone) {
     SourceEntries kept;
-    add_entries_at(end, others, kept);
-    for (const auto &[key, route] : kept.routes)
-        TRY(tables.source_routes.update(key, route));
+    add_entries_at(end, remaining_at(there, end, gone), kept);
     for (const auto &[key, route] : kept.slots)
         TRY(tables.source_slots.update(key, route));
-    for (const ip_addr &addr : addresses_in(record))
-        TRY(tables.source_routes.remove({end, addr}));
-    for (const std::uint32_t is_ipv4 : {0U, 1U}) {
-        const auto used =
-            std::ranges::count_if(kept.slots, [&](const auto &entry) { return entry.first.is_ipv4 == is_ipv4; });
-        TRY(erase_slots(tables, end, is_ipv4, static_cast<std::uint32_t>(used) + 1));
-    }
+    for (const auto &[key, route] : there.slots)
+        if (key.ifindex == end && !has_slot(kept, key))
+            TRY(tables.source_slots.remove(key));
+    for (const auto &[key, route] : there.routes)
+        if (key.ifindex == end && route.ifindex == gone)
+            TRY(tables.source_routes.remove(key));
     return {};
 }
 
-// Its own addresses and those of its peer interfaces at its host-side veth, and its own at theirs.
-Result<void> erase_source_routes(const Tables &tables, const endpoint &record) {
-    std::vector<source_route> others;
-    std::vector<source_route_key> own;
-    for (const source_route_key &key : TRY(tables.source_routes.keys())) {
-        if (key.ifindex != record.ifindex)
-            continue;
-        const auto route = TRY(tables.source_routes.find(key));
-        if (route && route->ifindex != record.ifindex)
-            others.push_back(*route);
-        own.push_back(key);
-    }
-    for (const std::uint32_t is_ipv4 : {0U, 1U})
-        TRY(erase_slots(tables, record.ifindex, is_ipv4, 1));
-    std::vector<std::uint32_t> ends;
-    for (const source_route &route : others)
-        if (std::ranges::find(ends, route.ifindex) == ends.end())
-            ends.push_back(route.ifindex);
+// The interface's own entries and its peer interfaces' at its host-side veth, and its own at theirs.
+Result<void> erase_source_routes(const Tables &tables, std::uint32_t gone) {
+    if (!tables.source_routes.exists())
+        return {}; // nothing says which slots remain
+    const SourceEntries there{TRY(tables.source_routes.entries()), TRY(tables.source_slots.entries())};
+    std::set<std::uint32_t> ends;
+    const auto add_ends_of = [&](const auto &entries) {
+        for (const auto &[key, route] : entries)
+            if (key.ifindex == gone || route.ifindex == gone)
+                ends.insert({key.ifindex, route.ifindex});
+    };
+    add_ends_of(there.routes);
+    add_ends_of(there.slots);
+    ends.erase(gone);
     for (const std::uint32_t end : ends)
-        TRY(forget_at(tables, record, end, others));
-    for (const source_route_key &key : own) // last: they name the others, should this have to be repeated
-        TRY(tables.source_routes.remove(key));
+        TRY(forget_at(tables, there, end, gone));
+    for (const auto &[key, route] : there.slots)
+        if (key.ifindex == gone)
+            TRY(tables.source_slots.remove(key));
+    for (const auto &[key, route] : there.routes) // last: they name the others, should this have to be repeated
+        if (key.ifindex == gone)
+            TRY(tables.source_routes.remove(key));
     return {};
 }
 
@@ -240,8 +244,7 @@ Result<void> insert_missing_entries(const Tables &tables, const cni::Config &con
     }
     for (const Prefix &prefix : entries.allowed_sources)
         TRY(tables.allowed_sources.update(make_allowed_source_key(ifindex, prefix), make_prefix_value(prefix)));
-    if (entries.isolation)
-        TRY(update_isolation(tables, ifindex, *entries.isolation));
+    TRY(follow_isolation(tables, ifindex, entries.isolation));
     return tables.interfaces.update(ifindex, entries.interface_entry);
 }
 
@@ -299,8 +302,7 @@ Result<void> check_entries(const Tables &tables, const cni::Config &config, cons
     for (const auto &[key, shaped] : entries.exempts)
         if (!TRY(tables.exempts.find(key)))
             return gone("an " + of_veth.substr(4) + PODLANE_MAP_EXEMPT " is gone");
-    if (entries.isolation)
-        TRY(check_isolation(tables, ifindex, *entries.isolation));
+    TRY(check_isolation(tables, ifindex, entries.isolation));
     // The node's may have become those of another network's endpoint with the same address.
     for (const sender_key &key : entries.senders)
         if (key.netns == static_cast<std::uint32_t>(record.netns_inode) && !TRY(tables.senders.find(key)))
@@ -317,11 +319,7 @@ Result<void> erase_interface(const Tables &tables, std::uint32_t ifindex) {
     const auto by_key = [](const allowed_source_key &key, std::uint32_t, std::uint32_t wanted) {
         return key.ifindex == make_allowed_source_key(wanted, {}).ifindex;
     };
-    const auto by_either = [](const auto &key, const source_route &value, std::uint32_t wanted) {
-        return key.ifindex == wanted || value.ifindex == wanted;
-    };
-    erase_all_of(tables.source_routes, ifindex, by_either, errors);
-    erase_all_of(tables.source_slots, ifindex, by_either, errors);
+    errors.add(erase_source_routes(tables, ifindex));
     erase_all_of(tables.addresses, ifindex, by_value, errors);
     erase_all_of(tables.allowed_sources, ifindex, by_key, errors);
     erase_all_of(tables.group_cidrs, ifindex, by_key, errors);
@@ -345,11 +343,11 @@ Result<void> erase_endpoint(const Tables &tables, const endpoint &record, const 
     const EndpointEntries entries = entries_of(is_known ? *of_add : cni::Config{}, record, netns ? *netns : 0);
     errors.add(std::move(netns));
     erase_owned(tables, entries, record.ifindex, errors);
-    if ((record.flags & (INTERFACE_PEERS | INTERFACE_EGRESS_ROUTE)) != 0)
-        errors.add(erase_source_routes(tables, record));
     if (record.ifindex == 0) {
         // Without a host-side veth there is nothing by its number.
     } else if (!has_prefixes(record) || is_known) {
+        if ((record.flags & (INTERFACE_PEERS | INTERFACE_EGRESS_ROUTE)) != 0)
+            errors.add(erase_source_routes(tables, record.ifindex));
         erase_prefixes(tables, entries, record.ifindex, errors);
         for (Result<bool> &erased : erase_by_ifindex(tables, record.ifindex))
             errors.add(std::move(erased));

@@ -148,6 +148,10 @@ void add_entries_at(std::uint32_t ifindex, const std::vector<source_route> &all,
     }
 }
 
+bool has_slot(const SourceEntries &entries, const source_slot_key &key) {
+    return std::ranges::any_of(entries.slots, [&](const auto &entry) { return same_bytes(entry.first, key); });
+}
+
 EndpointEntries entries_of(const cni::Config &config, const endpoint &record, std::uint32_t node_netns) {
     EndpointEntries entries{.exempts = exempts_of(config, record.ifindex)};
     if (const auto &limits = config.bandwidth)

@@ -51,5 +51,6 @@ struct SourceEntries {
 };
 // Adds the entries of one of a container's host-side veths for the addresses (`all` of the container) of the others.
 void add_entries_at(std::uint32_t ifindex, const std::vector<source_route> &all, SourceEntries &entries);
+bool has_slot(const SourceEntries &entries, const source_slot_key &key);
 
 } // namespace podlane

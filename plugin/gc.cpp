@@ -55,6 +55,13 @@ Result<bool> is_under_way(const AttachmentRecord &record, std::uint64_t began_ns
     return age_ns < kLongestAddNs + kMostIpamCalls * ipam_timeout_s * kNsPerSecond;
 }
 
+// Of this boot: the runtime's list cannot name it, or need not. In a time namespace a runtime's clock may be ahead: of
+// a time to come, only its turn says it.
+Result<bool> is_unlisted(const AttachmentRecord &record, const std::set<Identity> &valid, std::uint64_t began_ns) {
+    const bool is_younger = record.created_boottime_ns >= began_ns && record.created_boottime_ns <= boottime_ns();
+    return is_younger || (!valid.contains({record.container_id, record.ifname}) && TRY(is_under_way(record, began_ns)));
+}
+
 // The maps, as far as they can be read.
 struct Root {
     std::optional<Tables> tables;
@@ -77,6 +84,7 @@ Root open_root(const std::string &root, std::uint32_t own_netns, Errors &errors)
 
 struct Known {
     std::map<Identity, Found> all; // of the network, those of an earlier boot too: their leases are still taken
+    std::set<Identity> read;       // the records of any network
     bool has_unlisted = false;     // of any network: attachments that the runtime's list cannot name
 };
 
@@ -103,18 +111,15 @@ Result<Known> known_attachments(const cni::Request &request, const Root &root, c
     // After the maps: an ADD writes its record first. Those of other roots too: `bpffs` may have been edited since.
     const ThisNode node = TRY(ThisNode::now());
     net::Netlink host = TRY(net::Netlink::open());
-    std::set<Identity> under_way, read;
+    std::set<Identity> under_way;
     Errors unread;
     for (const AttachmentRecord &record : TRY(list_all_records(request.config.state_dir, unread))) {
         if (record.root != request.config.bpffs ? !TRY(has_died_elsewhere(record, node, host))
                                                 : root.is_elsewhere && !node.may_have_made(record))
             continue;
         const Identity identity(record.container_id, record.ifname);
-        read.insert(identity);
-        // In a time namespace a runtime's clock may be ahead: of a time to come, only its turn says it.
-        const bool is_younger = record.created_boottime_ns >= began_ns && record.created_boottime_ns <= boottime_ns();
-        if (record.boot_id == node.boot &&
-            (is_younger || (!valid.contains(identity) && TRY(is_under_way(record, began_ns)))))
+        known.read.insert(identity);
+        if (record.boot_id == node.boot && TRY(is_unlisted(record, valid, began_ns)))
             under_way.insert(identity);
         else if (record.network == request.config.name) {
             Found &found = known.all[identity];
@@ -126,7 +131,7 @@ Result<Known> known_attachments(const cni::Request &request, const Root &root, c
     for (const Identity &identity : under_way) // also if another root has a record of its name
         known.all.erase(identity);
     if (!unread.none()) // of an ADD under way, which only its record distinguishes
-        std::erase_if(known.all, [&](const auto &one) { return !read.contains(one.first); });
+        std::erase_if(known.all, [&](const auto &one) { return !known.read.contains(one.first); });
     known.has_unlisted = !under_way.empty() || !unread.none();
     errors.add(std::move(unread).result());
     return known;
@@ -235,14 +240,31 @@ Result<void> clean_network(const cni::Request &request, const Tables &tables) {
     return drop_network_if_unused(request, tables, network);
 }
 
-Result<void> collect_leases(const cni::Request &request) {
-    if (request.config.ipam_type.empty())
+// ADDs may have come, and ended, while attachments were collected.
+Result<bool> is_any_new(const cni::Request &request, const Known &known, const std::set<Identity> &valid,
+                        std::uint64_t began_ns) {
+    const std::string boot = TRY(boot_id());
+    Errors unread;
+    for (const AttachmentRecord &record : TRY(list_all_records(request.config.state_dir, unread)))
+        if (record.root == request.config.bpffs &&
+            (!known.read.contains({record.container_id, record.ifname}) ||
+             (record.boot_id == boot && TRY(is_unlisted(record, valid, began_ns)))))
+            return true;
+    return !unread.none();
+}
+
+// The IPAM plugin would release leases of attachments that the runtime's list cannot name: then the next GC calls it.
+// An ADD writes its record before it looks whether a GC has this turn.
+Result<void> collect_leases(const cni::Request &request, const Known &known, const std::set<Identity> &valid,
+                            std::uint64_t began_ns) {
+    if (request.config.ipam_type.empty() || known.has_unlisted)
         return {};
-    const auto missing = ipam::why_missing(request);
-    if (!missing)
-        return ipam::gc(request);
-    log(cni::Log::Level::warning, missing->message + ": its GC is not run");
-    return {};
+    if (const auto missing = ipam::why_missing(request)) {
+        log(cni::Log::Level::warning, missing->message + ": its GC is not run");
+        return {};
+    }
+    const Fd turn = TRY(take_turn_of_gc(request.config));
+    return TRY(is_any_new(request, known, valid, began_ns)) ? Result<void>{} : ipam::gc(request);
 }
 
 // Of the root's records, as they are before anything is collected: they name the other networks.
@@ -302,9 +324,8 @@ Result<std::string> gc(const cni::Request &request) {
         errors.add(clean_network(request, *root.tables));
     else if (root.is_whole)
         errors.add(drop_network_without_maps(request, std::nullopt));
-    // Else the IPAM plugin would release leases of others: the next GC calls it.
-    if (!known.has_unlisted && !is_any_back && !root.is_elsewhere)
-        errors.add(collect_leases(request));
+    if (!is_any_back && !root.is_elsewhere)
+        errors.add(collect_leases(request, known, valid, began_ns));
     TRY(std::move(errors).result());
     return std::string{};
 }

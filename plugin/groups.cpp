@@ -9,6 +9,7 @@
 #include "plugin/isolation.hpp"
 #include "plugin/log.hpp"
 #include "plugin/state.hpp"
+#include "plugin/turn.hpp"
 
 #include <algorithm>
 
@@ -38,26 +39,62 @@ Result<void> put_groups(const Tables &tables, const AttachmentRecord &record) {
         return {};
     const cni::Request request = TRY(recorded_request(record));
     const EndpointEntries entries = entries_of(request.config, *record.entry, 0);
-    if (entries.isolation) {
-        TRY(update_isolation(tables, ifindex, *entries.isolation));
-    } else {
-        TRY(remove_isolation(tables, ifindex));
-        TRY(count_isolation_change(tables.watches)); // also what a killed call has removed
-    }
+    TRY(follow_isolation(tables, ifindex, entries.isolation));
     // Beside an ADD, a DEL may have removed it meanwhile.
     return TRY(tables.interfaces.find(ifindex)) ? Result<void>{} : erase_interface(tables, ifindex);
 }
 
+AttachmentRecord with_groups(AttachmentRecord record, const std::vector<std::string> &groups) {
+    record.groups = groups.empty() ? "\n" : group_lines(groups); // an empty text would leave those of before
+    return record;
+}
+
+AttachmentRecord only_groups(const AttachmentRecord &of) {
+    AttachmentRecord news;
+    news.container_id = of.container_id;
+    news.ifname = of.ifname;
+    news.groups = of.groups;
+    return news;
+}
+
+Result<bool> is_endpoint(const Tables &tables, const AttachmentRecord &one) {
+    const auto entry = TRY(tables.endpoints.find(TRY(make_endpoint_key(one.container_id, one.ifname))));
+    return entry && entry->ifindex == one.entry->ifindex;
+}
+
+std::string path_of(const AttachmentRecords &records, const AttachmentRecord &one) {
+    return records.directory() + "/" + record_file_name(one.container_id, one.ifname);
+}
+
+// A part that a call has left which was killed while it added to the record: nobody would read what is added behind it.
+Result<void> cut_torn_end(const AttachmentRecords &records, const AttachmentRecord &record) {
+    if (record.is_torn)
+        TRY(cut_file(path_of(records, record), record.file_size, record.whole_size));
+    return {};
+}
+
+// For an ADD that fails. `given` was added to the record behind what it was before: it is cut off, which needs no room
+// on the disk, unless another call has added more.
+Result<void> roll_back_groups(const AttachmentRecords &records, const Tables &tables, const AttachmentRecord &before,
+                              const AttachmentRecord &given) {
+    const std::size_t added = before.whole_size + record_text(only_groups(given)).size();
+    const AttachmentRecord old = with_groups(before, groups_in(before));
+    if (!TRY(cut_file(path_of(records, before), added, before.whole_size)) && !TRY(records.add(only_groups(old))))
+        return {};
+    return put_groups(tables, old);
+}
+
 // For an ADD. Added to the record, which is not written again: a DEL of that interface, which holds the lock shared as
 // the ADD does, may have erased it.
-Result<void> give_groups(const AttachmentRecords &records, const Tables &tables, AttachmentRecord other,
-                         const std::vector<std::string> &groups) {
-    AttachmentRecord news;
-    news.container_id = other.container_id;
-    news.ifname = other.ifname;
-    news.groups = groups.empty() ? "\n" : group_lines(groups); // an empty text would leave those of before
-    other.groups = news.groups;
-    return TRY(records.add(news)) ? put_groups(tables, other) : Result<void>{};
+Result<void> give_groups(const AttachmentRecords &records, const Tables &tables, const AttachmentRecord &other,
+                         const std::vector<std::string> &groups, Rollback &rollback) {
+    const AttachmentRecord given = with_groups(other, groups);
+    TRY(cut_torn_end(records, other));
+    if (!TRY(records.add(only_groups(given))))
+        return {};
+    rollback.add("giving its groups to " + other.ifname,
+                 [records, &tables, other, given] { return roll_back_groups(records, tables, other, given); });
+    return put_groups(tables, given);
 }
 
 Result<std::vector<AttachmentRecord>> whole_records(const AttachmentRecords &records,
@@ -107,14 +144,30 @@ Result<void> share_groups(const cni::Request &request, const Tables &tables, net
     for (const AttachmentRecord &other : TRY(records_of_others(request, pod))) {
         if (std::ranges::is_permutation(groups_in(other), request.config.groups))
             continue;
-        if (other.is_torn) { // nobody would read behind it
+        if (other.is_torn && !other.entry) { // and what is missing is its own ADD's
             log(cni::Log::Level::warning, "the record of container " + other.container_id + ", " + other.ifname +
                                               " is torn: this interface does not get the groups of " + request.ifname);
             continue;
         }
-        rollback.add("giving its groups to " + other.ifname,
-                     [records, &tables, other] { return give_groups(records, tables, other, groups_in(other)); });
-        TRY(give_groups(records, tables, other, request.config.groups));
+        TRY(give_groups(records, tables, other, request.config.groups, rollback));
+    }
+    return {};
+}
+
+Result<void> restore_groups_of_others(const cni::Request &request, const Tables &tables) {
+    const AttachmentRecords records = records_of(request.config);
+    const std::string prefix = record_file_name(request.container_id, {}), own = prefix + request.ifname;
+    for (const std::string &name : TRY(names_in(records.directory()))) {
+        const auto other = name.starts_with(prefix) && name != own
+                               ? TRY(records.find(request.container_id, name.substr(prefix.size())))
+                               : std::nullopt;
+        // An earlier boot's names an interface that may be another pod's.
+        if (!other || other->only_lease || !other->entry || !TRY(is_endpoint(tables, *other)))
+            continue;
+        if (TRY(is_add_under_way(*other))) // it writes to the record
+            return {};
+        TRY(cut_torn_end(records, *other));
+        TRY(put_groups(tables, *other));
     }
     return {};
 }

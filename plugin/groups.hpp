@@ -20,6 +20,10 @@ Result<std::vector<std::string>> groups_with_others(const cni::Request &request,
 // An ADD gives its groups to the container's other interfaces.
 Result<void> share_groups(const cni::Request &request, const Tables &tables, net::Netlink &pod, Rollback &rollback);
 
+// For a DEL: as the records of the container's other interfaces say, whatever an ADD has left that was killed or could
+// not be rolled back whole. Nothing while an ADD of the container is under way.
+Result<void> restore_groups_of_others(const cni::Request &request, const Tables &tables);
+
 // Of all interfaces of these containers, from the next packet on. The caller holds the lock of the root exclusively.
 // Nothing is changed if an endpoint of one has no whole record (ErrorCode::missing), or is being deleted.
 Result<void> change_membership(const AttachmentRecords &records, const Tables &tables,

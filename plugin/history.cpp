@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/history.hpp"
 
+#include "loader/net/namespace.hpp"
+#include "loader/pins.hpp"
 #include "maps/history.hpp"
 #include "maps/tables.hpp"
 #include "maps/clock.hpp"
@@ -78,6 +80,9 @@ Step::~Step() {
 void record_operation(const cni::Request &request, const Result<std::string> &outcome) {
     const auto verb = verb_of(request.command);
     if (!verb)
+        return;
+    const auto own_netns = net::own_netns();
+    if (!own_netns || !refuse_other_netns(request.config.bpffs, *own_netns)) // another node's
         return;
     auto history = HistoryWriter::open(request.config.bpffs);
     if (!history)

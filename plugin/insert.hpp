@@ -18,7 +18,8 @@ struct NewEndpoint {
     const std::optional<EgressRoute> &egress;
 };
 
-// The record comes first, then all entries but the addresses (of an isolated endpoint those too), and the programs.
+// The record comes first, then all entries but the addresses (of an endpoint that is isolated, or whose egress is
+// limited, those too), and the programs.
 Result<void> insert_endpoint(const NewEndpoint &made, const Tables &tables, net::Netlink &host, Rollback &rollback);
 
 // The addresses come last, if no other machine has them: from then on packets take the fast path. Returns ADD's result.

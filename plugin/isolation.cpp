@@ -90,11 +90,20 @@ Result<void> update_isolation(const Tables &tables, std::uint32_t ifindex, const
     return count_isolation_change(tables.watches); // a call that was killed may have changed it without counting
 }
 
-Result<void> check_isolation(const Tables &tables, std::uint32_t ifindex, const IsolationEntry &entry) {
+Result<void> follow_isolation(const Tables &tables, std::uint32_t ifindex, const std::optional<IsolationEntry> &entry) {
+    if (entry)
+        return update_isolation(tables, ifindex, *entry);
+    TRY(tables.isolations.remove(ifindex));
+    return count_isolation_change(tables.watches); // also what a killed call has removed
+}
+
+Result<void> check_isolation(const Tables &tables, std::uint32_t ifindex, const std::optional<IsolationEntry> &entry) {
     const auto known = TRY(tables.isolations.find(ifindex));
-    if (!known || !same(*known, TRY(value_of(tables, entry))))
+    if (known.has_value() != entry.has_value() || (entry && !same(*known, TRY(value_of(tables, *entry)))))
         return map_gone(PODLANE_MAP_ISOLATION);
-    for (const auto &[prefix, accepted] : entry.remotes)
+    if (!entry)
+        return {};
+    for (const auto &[prefix, accepted] : entry->remotes)
         if (TRY(tables.group_cidrs.find(make_allowed_source_key(ifindex, prefix))) != value_of(prefix, accepted))
             return map_gone(PODLANE_MAP_GROUP_CIDRS);
     return {};

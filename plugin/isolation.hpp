@@ -7,6 +7,7 @@
 #include "plugin/entries.hpp"
 
 #include <cstdint>
+#include <optional>
 
 namespace podlane {
 
@@ -22,7 +23,10 @@ Result<void> forget_connections_of(const Tables &tables, const endpoint &record)
 Result<void> update_isolation(const Tables &tables, std::uint32_t ifindex, const IsolationEntry &entry);
 // False if there is none.
 Result<bool> remove_isolation(const Tables &tables, std::uint32_t ifindex);
-// ErrorCode::check_failed if an entry is missing or wrong.
-[[nodiscard]] Result<void> check_isolation(const Tables &tables, std::uint32_t ifindex, const IsolationEntry &entry);
+// Of an endpoint that may be in groups no longer: updates the entries, or removes the one that is left.
+Result<void> follow_isolation(const Tables &tables, std::uint32_t ifindex, const std::optional<IsolationEntry> &entry);
+// ErrorCode::check_failed if an entry is missing or wrong, or there is one of an endpoint that is to have none.
+[[nodiscard]] Result<void> check_isolation(const Tables &tables, std::uint32_t ifindex,
+                                           const std::optional<IsolationEntry> &entry);
 
 } // namespace podlane

@@ -139,10 +139,10 @@ int run(std::span<const char *const> words) {
     survive_file_size_limit();
     std::signal(SIGPIPE, SIG_IGN); // an ADD whose runtime is gone is rolled back
     const cni::Environment environment = read_environment();
-    if (!environment.contains("CNI_COMMAND"))
-        return explain_by_hand(words);
     const auto dropped = keep_capabilities(kKeptCapabilities); // before anything that others wrote is parsed
     (void)ExpeditedRcu::clean_up();                            // of a killed call
+    if (!environment.contains("CNI_COMMAND"))
+        return explain_by_hand(words);
     const auto read = read_input();
     if (!read)
         return fail(read.error(), cni::kNewestVersion);

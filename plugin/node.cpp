@@ -20,15 +20,17 @@
 namespace podlane {
 namespace {
 
-// Whether an advertisement gave the interface a route, or an address (those of advertisements expire). The interfaces
-// of the default route count whoever set it.
+// Whether an advertisement gave the interface a route, a prefix on its link, or an address (those of advertisements
+// expire). The interfaces of the default route count whoever set it.
 Result<bool> lives_on_advertisements(net::Netlink &host, std::uint32_t ifindex) {
-    constexpr std::uint8_t kFromAdvertisement = 9; // RTPROT_RA
+    constexpr std::uint8_t kOfKernel = 2, kFromAdvertisement = 9; // RTPROT_*
     const auto route = TRY(net::default_route(host, net::Family::ipv6));
     if (route && std::ranges::find(route->links, ifindex) != route->links.end())
         return true;
     const auto routes = TRY(net::list_routes(host, ifindex, net::Family::ipv6, net::kAllTables));
-    if (std::ranges::any_of(routes, [](const net::RouteSpec &one) { return one.protocol == kFromAdvertisement; }))
+    if (std::ranges::any_of(routes, [](const net::RouteSpec &one) {
+            return one.protocol == kFromAdvertisement || (one.protocol == kOfKernel && one.expires);
+        }))
         return true;
     const auto addresses = TRY(net::list_addresses(host, ifindex));
     return std::ranges::any_of(addresses, [](const net::Address &one) {
@@ -73,6 +75,8 @@ bool is_root_removed(const std::string &root, const Error &error) {
 
 Result<void> prepare_node(const cni::Config &config) {
     const Step step(STEP_LOAD);
+    const std::uint32_t own_netns = TRY(net::own_netns());
+    TRY(refuse_other_netns(config.bpffs, own_netns)); // before anything is attached there
     LoadSettings settings{.endpoints = config.max_endpoints, .paths = config.max_paths, .mark = config.mark};
     settings.slow_mark = config.slow_path_mark;
     settings.slow_mark_mask = config.slow_path_mask;
@@ -81,7 +85,7 @@ Result<void> prepare_node(const cni::Config &config) {
         return is_root_removed(config.bpffs, loaded.error())
                    ? removed_meanwhile(config.bpffs, std::move(loaded).error())
                    : std::move(loaded);
-    TRY(refuse_other_netns(config.bpffs, TRY(net::own_netns())));
+    TRY(refuse_other_netns(config.bpffs, own_netns)); // it may have loaded them meanwhile
     if (config.bandwidth)
         static_cast<void>(restore_pacing(config.bpffs)); // an option, which must not fail an ADD
     return let_conntrack_follow(config);

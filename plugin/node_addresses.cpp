@@ -103,6 +103,24 @@ Result<void> refuse_addresses_of_node(const cni::Config &config, const std::vect
     return {};
 }
 
+Error has_route_already(const ip_addr &addr) {
+    const std::string to = to_string(addr);
+    return {ErrorCode::already_exists, "the node has a route to " + to + " already", "see `ip route show " + to + "`"};
+}
+
+Result<void> refuse_addresses_of_others(const std::vector<net::RouteSpec> &routes, std::uint32_t ifindex,
+                                        net::Netlink &host) {
+    for (const net::RouteSpec &own : routes) {
+        if (!is_host_prefix(own.destination))
+            continue;
+        const auto used = TRY(known_route(own.destination.addr, host));
+        if (used && used->destination == own.destination && used->type == net::kUnicast && !used->gateway &&
+            used->ifindex != ifindex)
+            return has_route_already(own.destination.addr);
+    }
+    return {};
+}
+
 Result<std::optional<EgressRoute>> usable_egress_route(const cni::Config &config, net::Netlink &host) {
     auto egress = TRY(find_egress_route(config, host));
     for (const ip_addr &gateway : config.gateways) {

@@ -48,6 +48,26 @@ bool is_same(source_route a, const source_route &b) {
     return same_bytes(a, b);
 }
 
+// Slots behind the entries of the endpoint: of an interface that is gone, or one that they have already. One that an
+// ADD or DEL has not finished may have slots there, too.
+Result<std::vector<source_slot_key>> stale_slots(const endpoint &record, const SourceEntries &entries,
+                                                 const Tables &tables) {
+    std::vector<source_slot_key> stale;
+    if ((record.flags & INTERFACE_PEERS) == 0) // no program looks there
+        return stale;
+    for (const std::uint32_t is_ipv4 : {0U, 1U})
+        for (std::uint32_t number = 1; number <= SOURCE_SLOTS; ++number) {
+            const source_slot_key key{record.ifindex, is_ipv4, number};
+            const auto there = has_slot(entries, key) ? std::nullopt : TRY(tables.source_slots.find(key));
+            const auto is_same = [&](const auto &entry) {
+                return entry.first.ifindex == record.ifindex && entry.second.source == there->source;
+            };
+            if (there && (std::ranges::any_of(entries.slots, is_same) || !TRY(tables.interfaces.find(there->ifindex))))
+                stale.push_back(key);
+        }
+    return stale;
+}
+
 bool takes_part(const endpoint &record, std::uint64_t netns_inode) {
     return record.netns_inode == netns_inode && record.ifindex != 0 && (record.flags & INTERFACE_APART) == 0;
 }
@@ -185,8 +205,14 @@ Result<void> step_behind_other_link(net::Netlink &pod, net::RouteSpec &route) {
     return {};
 }
 
-Result<void> check_source_routes(const SourceEntries &entries, const std::vector<PeerInterface> &peers,
-                                 const Tables &tables) {
+Result<void> remove_stale_slots(const endpoint &record, const SourceEntries &entries, const Tables &tables) {
+    for (const source_slot_key &key : TRY(stale_slots(record, entries, tables)))
+        TRY(tables.source_slots.remove(key));
+    return {};
+}
+
+Result<void> check_source_routes(const endpoint &record, const SourceEntries &entries,
+                                 const std::vector<PeerInterface> &peers, const Tables &tables) {
     for (const auto &[key, wanted] : entries.routes) {
         auto there = TRY(tables.source_routes.find(key));
         // prevResult has no subnets: what ADD knew of them is taken as it is.
@@ -202,6 +228,9 @@ Result<void> check_source_routes(const SourceEntries &entries, const std::vector
             return gone("slot " + std::to_string(key.number) + " of interface " + std::to_string(key.ifindex) +
                         " is missing from " PODLANE_MAP_SOURCE_SLOTS " or wrong");
     }
+    if (const auto stale = TRY(stale_slots(record, entries, tables)); !stale.empty())
+        return gone("slot " + std::to_string(stale.front().number) + " of interface " + std::to_string(record.ifindex) +
+                    " is left in " PODLANE_MAP_SOURCE_SLOTS);
     for (const auto &[key, peer] : peers)
         if ((peer.flags & INTERFACE_PEERS) == 0)
             return gone("interface " + std::string(field_text(key.ifname)) +

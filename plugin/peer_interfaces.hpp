@@ -62,9 +62,12 @@ Result<SourceEntries> wanted_source_routes(const endpoint &record, const std::ve
 Result<void> put_source_routes(const SourceEntries &entries, const std::vector<PeerInterface> &peers,
                                const Tables &tables, Rollback &rollback);
 
-// ErrorCode::check_failed names an entry that is missing or wrong.
-Result<void> check_source_routes(const SourceEntries &entries, const std::vector<PeerInterface> &peers,
-                                 const Tables &tables);
+// Of an endpoint that has these entries: removes slots at its host-side veth behind them that a call has left.
+Result<void> remove_stale_slots(const endpoint &record, const SourceEntries &entries, const Tables &tables);
+
+// ErrorCode::check_failed names an entry that is missing or wrong, or a slot that is left.
+Result<void> check_source_routes(const endpoint &record, const SourceEntries &entries,
+                                 const std::vector<PeerInterface> &peers, const Tables &tables);
 
 // Metric of requested routes that another interface has already, above the kernel's own 1024 of IPv6; plus the
 // interface's number.

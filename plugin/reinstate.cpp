@@ -135,7 +135,7 @@ Result<void> restore_whole(Whole &of, const Tables &tables, Rollback &rollback) 
     errors.add(follow_pod_link(tables, of.host, key, of.entry, of.inside, of.request.ifname));
     errors.add(insert_missing_entries(tables, of.request.config, of.entry));
     const auto limited = put_egress_rules(of.request.config, of.entry);
-    errors.add(limited ? forget_connections_beyond(of.request.config, of.entry) : limited);
+    errors.add(limited ? forget_connections_beyond(tables, of.request.config, of.entry) : limited);
     errors.add(attach_programs(of.request.config.bpffs, of.entry.ifindex, hook_kind_of(of.entry.attach)));
     if (of.is_own()) {
         const Plan plan = TRY(make_plan(of.request, of.lease, recorded_facts(of.entry)));

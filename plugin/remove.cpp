@@ -12,6 +12,7 @@
 #include "plugin/cni/config.hpp"
 #include "plugin/egress_rules.hpp"
 #include "plugin/endpoint.hpp"
+#include "plugin/groups.hpp"
 #include "plugin/held_lease.hpp"
 #include "plugin/history.hpp"
 #include "plugin/host_local.hpp"
@@ -182,7 +183,11 @@ Result<void> look_behind_repairs(const Remains &remains, net::Netlink &host) {
 Result<bool> remove_whatever_is_known(Remains &remains, const endpoint_key &key, net::Netlink &host, Errors &errors) {
     const auto lock = TRY(keep_upgrades_out(remains.request.config.bpffs));
     TRY(look_for_entries(remains, key, host, errors));
-    return remove_as_recorded(remains, host, errors);
+    const bool is_removed = remove_as_recorded(remains, host, errors);
+    if (is_removed && remains.disk && !remains.disk->groups.empty() && remains.tables)
+        if (const auto restored = restore_groups_of_others(remains.request, *remains.tables); !restored)
+            log(cni::Log::Level::warning, "groups of the container's other interfaces: " + restored.error().message);
+    return is_removed;
 }
 
 // Only the maps, the records of `stateDir` and the interfaces say who else is in the network: if a map cannot be read,

@@ -71,7 +71,7 @@ Result<bool> restore_entries(const Recorded &lost, const Tables &tables, net::Ne
         return false;
     TRY(put_endpoint(tables, request.config, lost.entry));
     TRY(put_egress_rules(request.config, lost.entry));
-    TRY(forget_connections_beyond(request.config, lost.entry));
+    TRY(forget_connections_beyond(tables, request.config, lost.entry));
     TRY(attach_programs(request.config.bpffs, lost.entry.ifindex, hook_kind_of(lost.entry.attach)));
     if (lost.entry.masquerade != ENDPOINT_MASQUERADE_NONE)
         TRY(masquerade(static_cast<endpoint_masquerade>(lost.entry.masquerade), request.config,
@@ -274,10 +274,11 @@ Result<void> restore_source_routes(const Recorded &recorded, const Tables &table
     const auto egress = TRY(find_egress_route(recorded.request.config, host));
     const auto peers = TRY(find_peer_interfaces(recorded.request, tables, inside, pod.inode()));
     const auto own = addresses_of(recorded.lease, recorded.request.ifname);
+    const SourceEntries wanted = TRY(wanted_source_routes(recorded.entry, own, peers, egress, tables, host));
     Rollback rollback;
-    TRY(put_source_routes(TRY(wanted_source_routes(recorded.entry, own, peers, egress, tables, host)), peers, tables,
-                          rollback));
+    TRY(put_source_routes(wanted, peers, tables, rollback));
     rollback.commit();
+    TRY(remove_stale_slots(recorded.entry, wanted, tables));
     return record_numbering(egress, recorded.request.config.bpffs, host);
 }
 

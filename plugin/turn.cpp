@@ -19,6 +19,7 @@ namespace podlane {
 namespace {
 
 constexpr const char *kTurnsFile = "/.turns"; // hidden: other files and directories there are records' and settings'
+constexpr const char *kOfGc = "GC";
 
 std::string of_add(const cni::Request &request) { return "ADD " + request.container_id + ":" + request.ifname; }
 std::string of_del(const cni::Request &request) { return "DEL " + request.container_id + ":" + request.ifname; }
@@ -146,6 +147,26 @@ std::vector<Fd> take_turn_of_del(const cni::Request &request) {
                                               request.container_id + ", " + request.ifname);
     }
     return turn;
+}
+
+Result<Fd> take_turn_of_gc(const cni::Config &config) {
+    Fd file;
+    do { // an uninstall may remove the file meanwhile
+        file = TRY(open_file(config.state_dir, O_RDWR | O_CREAT));
+        if (file)
+            TRY(wait_until([&] { return set(file, kOfGc, F_RDLCK); }));
+    } while (file && is_removed(file));
+    return file;
+}
+
+Result<void> wait_for_gc(const cni::Config &config) {
+    const Fd file = TRY(open_file(config.state_dir, O_RDONLY));
+    if (!file || TRY(wait_until([&]() -> Result<bool> { return !TRY(is_held(file, kOfGc)); })))
+        return {};
+    return Error{ErrorCode::try_again_later,
+                 "the IPAM plugin's GC is still going on, and would release this ADD's lease",
+                 "repeat the ADD when the GC has ended; if it does not end, see the processes of podlane and the IPAM "
+                 "plugin, and end those that hang"};
 }
 
 Result<bool> is_add_under_way(const AttachmentRecord &record) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Calls that would get in each other's way run one after the other: the ADDs of a container, and ADD and DEL of an
-// attachment. Its runtime may have given up on an ADD that goes on.
+// Calls that would get in each other's way run one after the other: the ADDs of a container, ADD and DEL of an
+// attachment, and the IPAM plugin's GC and ADDs. Its runtime may have given up on an ADD that goes on.
 //
 // All locks are on one file in the state directory, which nobody but root can open: a lock on the container's network
 // namespace could be the container's own, or any user's. The kernel drops those of a killed call. None is waited for
@@ -24,6 +24,13 @@ Result<Fd> take_turn_of_add(const cni::Request &request);
 // A DEL's, which lasts until the descriptors are closed: one for each state directory in which its ADD may be. One that
 // cannot be had is logged: the DEL goes on, as it does beside an ADD that does not end.
 std::vector<Fd> take_turn_of_del(const cni::Request &request);
+
+// A GC's, while it has the IPAM plugin release leases, until the descriptor is closed. None without a state directory.
+Result<Fd> take_turn_of_gc(const cni::Config &config);
+
+// For an ADD whose record is on disk, before it requests a lease: a GC that has its turn may not have seen the record.
+// ErrorCode::try_again_later if the GC does not end.
+Result<void> wait_for_gc(const cni::Config &config);
 
 // Whether an ADD of the container has its turn.
 Result<bool> is_add_under_way(const AttachmentRecord &record);

@@ -281,8 +281,8 @@ Result<void> look_at_source_routes(Checked &c, const Tables &tables, const std::
     const auto peers = TRY(only_whole ? find_whole_peers(c.request, tables, c.pod, c.record.netns_inode)
                                       : find_peer_interfaces(c.request, tables, c.pod, c.record.netns_inode));
     const auto leased = addresses_of(*c.request.config.prev_result, c.request.ifname);
-    return check_source_routes(TRY(wanted_source_routes(c.record, leased, peers, egress, tables, c.host)), peers,
-                               tables);
+    const SourceEntries wanted = TRY(wanted_source_routes(c.record, leased, peers, egress, tables, c.host));
+    return check_source_routes(c.record, wanted, peers, tables);
 }
 
 Result<void> check_source_routing(Checked &c, const Tables &tables, const std::optional<EgressRoute> &egress) {

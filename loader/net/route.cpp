@@ -103,6 +103,7 @@ RouteSpec parse_route(nlmsghdr *message) {
     route.preferred_source = attributes.addr(RTA_PREFSRC);
     route.protocol = header->rtm_protocol;
     route.type = header->rtm_type;
+    route.expires = attributes.get<rta_cacheinfo>(RTA_CACHEINFO).value_or(rta_cacheinfo{}).rta_expires != 0;
     take_paths(attributes.at(RTA_MULTIPATH), route);
     return route;
 }

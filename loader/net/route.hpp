@@ -28,6 +28,7 @@ struct RouteSpec {
     std::uint8_t protocol = 4; // RTPROT_STATIC
     std::uint8_t type = kUnicast;
     std::vector<std::uint32_t> other_links{}; // of a multipath route that was found: those behind the first
+    bool expires = false;                     // IPv6, of one that was found
 };
 
 // false: a route with this destination, table and priority was there already, be it this one or another.

@@ -367,6 +367,8 @@ TEST_F(NodeTest, InstallChainsIntoAnothersNetwork) {
 TEST_F(NodeTest, InstallRefusesWrongOptions) {
     for (const auto &[more, says] :
          {std::pair{"", "install needs --subnets"}, std::pair{"--subnets 198.18.1.0", "is not a prefix"},
+          std::pair{"--subnets ::ffff:198.18.1.0/24", "hint: write the IPv4 address, 198.18.1.0"},
+          std::pair{"--subnets 198.18.1.0/24 --cluster-cidrs ::ffff:0:0/0", "hint: write the IPv4 address, 0.0.0.0"},
           std::pair{"--subnets 198.18.1.0/24 --mtu big", "is not a number"},
           std::pair{"--subnets 198.18.1.0/24 --fast-path maybe", "is not on, local or off"}}) {
         EXPECT_THAT(install(more), complains(2, {says})) << more;

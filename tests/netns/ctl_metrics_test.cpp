@@ -218,7 +218,8 @@ INSTANTIATE_TEST_SUITE_P(Hooks, MetricsOfUplinks, testing::Values("tcx", "clsact
                          [](const auto &hook) { return hook.param; });
 
 TEST_F(MetricsTest, AWrongAddressIsAUsageError) {
-    for (const std::string listen : {"9632", "localhost:9632", "::1:9632", "127.0.0.1:99999"}) {
+    for (const std::string listen :
+         {"9632", "localhost:9632", "::1:9632", "127.0.0.1:99999", "[::ffff:127.0.0.1]:9632"}) {
         EXPECT_THAT(ctl("metrics --listen " + listen), complains(2, {"is not ADDR:PORT\nhint: "})) << listen;
     }
     EXPECT_THAT(ctl("metrics --listen 192.0.2.99:9632").err, HasSubstr("listening on 192.0.2.99:9632: "));

@@ -129,6 +129,33 @@ TEST_F(EgressVerbs, WhatBeganWithoutTheRulesEnds) {
         EXPECT_THAT(del(*one->container, keys), succeeds());
 }
 
+// An IPAM plugin gives an address twice, in one network or in two.
+TEST_F(EgressVerbs, AFailedAddEndsNoConnectionOfTheAddressesOwner) {
+    const Json twice = {{"ipam", {{"type", "static"}, {"addresses", {{{"address", "198.18.9.77/24"}}}}}},
+                        {"clusterCIDRs", kLimited.at("clusterCIDRs")},
+                        {"firstPacket", "host"}};
+    const Pod owner = make(twice);
+    const Fd socket = connected(owner.ns(), Transport::tcp, kOutside);
+    const auto connections = [&, port = local_of(socket).port] {
+        const auto all = tracked(node_.ns());
+        return std::ranges::count_if(all, [&](const Tracked &one) { return one.source.port == port; });
+    };
+    ASSERT_EQ(connections(), 1);
+    for (const char *network : {"pods", "others"})
+        for (const Json &more : {Json{{"egress", "cluster"}}, Json{{"isolation", "network"}}}) {
+            SCOPED_TRACE(network + more.dump());
+            Json keys = twice;
+            keys.update(more);
+            keys["name"] = network;
+            const auto second = node_.container();
+            EXPECT_THAT(add(*second, keys), fails_with(104, {"198.18.9.77"}));
+            EXPECT_EQ(connections(), 1);
+        }
+    EXPECT_EQ(transfer(socket, 1000), 0);
+    EXPECT_THAT(del(*owner.container, twice), succeeds());
+    EXPECT_EQ(rules(), "");
+}
+
 TEST_F(EgressVerbs, ComeBackWithLostMaps) {
     const Pod pod = make(limited());
     fs::remove_all(node_.bpffs());

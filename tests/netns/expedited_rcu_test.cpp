@@ -115,6 +115,17 @@ TEST_F(ExpeditedRcuTest, IsSwitchedOffByAnyCallOfTheBinaries) {
         (void)test::run(here, {test::variable("PODLANE_BIN")}, input, {{"CNI_COMMAND", command}});
         EXPECT_TRUE(is_off()) << value();
     }
+    for (const char *program : {"PODLANE_BIN", "PODLANE_K8S_BIN"}) {
+        const std::string path = test::variable(program);
+        if (!fs::exists(path))
+            continue; // podlane-k8s is not built
+        for (const std::vector<std::string> &argv : {std::vector{path}, std::vector{path, std::string("--version")}}) {
+            SCOPED_TRACE(testing::PrintToString(argv));
+            write("20556\n");
+            (void)test::run(here, argv);
+            EXPECT_TRUE(is_off()) << value();
+        }
+    }
     for (const std::string command : {"version", "status"}) {
         SCOPED_TRACE(command);
         write("20556\n");

@@ -136,6 +136,11 @@ TEST_P(ExplainTest, AsksAboutAnEstablishedConnectionByFlags) {
     EXPECT_THAT(refused({"--flags", "ack"}), HasSubstr("only TCP packets have --flags"));
 }
 
+TEST_P(ExplainTest, AnAddressHasOneFamily) {
+    EXPECT_THAT(ctl({"--from", a_.host_ifname, "--to", "[::ffff:192.0.2.1]:80"}).err,
+                HasSubstr("hint: write the IPv4 address, 192.0.2.1"));
+}
+
 // It goes on with the program that the packet meets next.
 TEST_P(ExplainTest, FollowsAPacketToTheUplink) {
     lab_->node().run("ip route add 198.18.77.0/24 dev up0");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A container that is started again under the same ID, while GC, gc, lease release or uninstall is about to collect
-// what its first life left, lives. So do those whose namespaces gc cannot see from where it runs.
+// what its first life left, lives. So do those whose namespaces gc cannot see from where it runs, and leases of ADDs
+// that the runtime's list cannot name stay.
 #include "tests/netns/ctl_node.hpp"
 
 #include <sys/mount.h>
@@ -15,14 +16,31 @@ class GcBesideTest : public NodeTest {
     ~GcBesideTest() override { fs::remove(asleep_); }
 
     // The first call of this verb to the IPAM plugin sleeps while the file is there, and notes for which container.
-    void sleep_in(const std::string &verb) const {
+    // `then`: the plugin's own part of the script.
+    void sleep_in(const std::string &verb, const std::string &then = {}) const {
         fs::remove_all(noted_);
         std::ofstream(asleep_).close();
-        node_.put_plugin("host-local",
-                         "#!/bin/sh\nif [ $CNI_COMMAND = " + verb + " ] && [ -e " + asleep_ + " ] && mkdir " + noted_ +
-                             " 2>/dev/null; then\n" + "    echo $CNI_CONTAINERID >" + noted_ + "/new; mv " + noted_ +
-                             "/new " + noted_ + "/id\n    while [ -e " + asleep_ +
-                             " ]; do sleep 0.01; done\nfi\nexec " + variable("CNI_PLUGINS") + "/host-local\n");
+        node_.put_plugin("host-local", "#!/bin/sh\nif [ $CNI_COMMAND = " + verb + " ] && [ -e " + asleep_ +
+                                           " ] && mkdir " + noted_ + " 2>/dev/null; then\n" +
+                                           "    echo $CNI_CONTAINERID >" + noted_ + "/new; mv " + noted_ + "/new " +
+                                           noted_ + "/id\n    while [ -e " + asleep_ + " ]; do sleep 0.01; done\nfi\n" +
+                                           then + "exec " + variable("CNI_PLUGINS") + "/host-local\n");
+    }
+    // GC of an IPAM plugin that has one: it releases each lease whose container the list does not name.
+    [[nodiscard]] std::string collecting() const {
+        return R"(if [ $CNI_COMMAND = VERSION ]; then
+    echo '{"cniVersion": "1.1.0", "supportedVersions": ["1.0.0", "1.1.0"]}'
+    exit
+elif [ $CNI_COMMAND = GC ]; then
+    listed=$(cat)
+    for lease in )" +
+               node_.leases() +
+               R"(/pods/[0-9]*; do
+        case $listed in *\"$(sed 's/\r//;q' $lease)\"*) ;; *) rm -f $lease ;; esac
+    done
+    exit
+fi
+sed 's/"1.1.0"/"1.0.0"/g' | )"; // to a host-local that knows no other
     }
     [[nodiscard]] std::string wait_for_sleeper() const {
         std::string id;
@@ -75,6 +93,43 @@ TEST_F(GcBesideTest, AContainerThatIsStartedAgainLives) {
             EXPECT_THAT(ctl(release), prints(0, {"released"}));
         EXPECT_EQ(everything(), before_);
     }
+}
+
+TEST_F(GcBesideTest, AnAddThatComesAndEndsMeanwhileKeepsItsLease) {
+    const Pod dead = make();
+    lose_namespace(dead);
+    sleep_in("DEL", collecting());
+    auto call = start("GC");
+    EXPECT_EQ(wait_for_sleeper(), dead.container->id());
+    const Pod young = make();
+    fs::remove(asleep_);
+    const Output output = call.get();
+    EXPECT_EQ(output.rc, 0) << output.out << output.err;
+    EXPECT_EQ(node_.leased().size(), 2U) << "that of the dead one is released, and no other";
+    EXPECT_THAT(check(young), succeeds());
+    EXPECT_THAT(del(*young.container), succeeds());
+    EXPECT_EQ(everything(), before_);
+}
+
+TEST_F(GcBesideTest, AnAddRequestsNoLeaseWhileTheIpamPluginCollects) {
+    EXPECT_THAT(del(*make().container), succeeds()); // the GC has nothing else to do
+    sleep_in("GC", collecting());
+    auto call = start("GC");
+    (void)wait_for_sleeper();
+    const auto container = node_.container();
+    auto adding = std::async(std::launch::async, [&] { return add(*container); });
+    EXPECT_EQ(adding.wait_for(quiet()), std::future_status::timeout);
+    EXPECT_THAT(node_.leased(), IsEmpty());
+    EXPECT_TRUE(fs::exists(asleep_));
+    fs::remove(asleep_);
+    const Output output = call.get();
+    EXPECT_EQ(output.rc, 0) << output.out << output.err;
+    const Reply added = adding.get();
+    ASSERT_THAT(added, succeeds());
+    EXPECT_EQ(node_.leased().size(), 2U);
+    EXPECT_THAT(check(look_at(container, added.json)), succeeds());
+    EXPECT_THAT(del(*container), succeeds());
+    EXPECT_EQ(everything(), before_);
 }
 
 // Of one container, one interface after the other.

@@ -79,6 +79,23 @@ TEST_F(MembershipTest, IsNotChangedWithoutAWholeRecord) {
     EXPECT_EQ(everything(), before_);
 }
 
+// As an ADD of another interface leaves it that cannot take its groups back.
+TEST_F(MembershipTest, OfAPodInNoGroupIsFoundAndRemoved) {
+    const Pod made = make();
+    const Isolations isolations = open(&open_isolations);
+    isolation left{};
+    left.groups[0] = 1;
+    require(isolations.update(made.ifindex, left));
+    const Reply checked = check(made);
+    EXPECT_THAT(checked, fails_with(105, {"groups in " PODLANE_MAP_ISOLATION}));
+    for (const std::string command : {"doctor", "repair"})
+        EXPECT_THAT(ctl(command).out, HasSubstr(checked.message())) << command;
+    EXPECT_FALSE(require(isolations.find(made.ifindex)));
+    EXPECT_THAT(check(made), succeeds());
+    EXPECT_THAT(del(*made.container), succeeds());
+    EXPECT_EQ(everything(), before_);
+}
+
 // It has removed the entries of the host-side veth, and waits for its IPAM plugin: the endpoint's own is still there.
 TEST_F(MembershipTest, AndLimitsAreNotChangedOfAPodThatIsBeingDeleted) {
     const std::string called = node_.dir() + "/called", hangs = node_.dir() + "/hangs";

@@ -130,6 +130,19 @@ TEST_F(RefusedLeaseTest, APodHasAUnicastAddressBeyondItsLink) {
         expect_refused(bad, 103, {bad, "link-local"});
 }
 
+TEST_F(RefusedLeaseTest, AnIpv4AddressInTheFormOfIpv6IsNamed) {
+    const std::string before = node_.state();
+    const auto refuses = [&](const Json &keys, int code, const std::string &key) {
+        const Reply reply = add(*node_.container(), keys);
+        EXPECT_THAT(reply, fails_with(code, {key + "ips[0].address", "::ffff:10.1.2.3/24"}));
+        EXPECT_THAT(details(reply), HasSubstr("write the IPv4 address, 10.1.2.3"));
+    };
+    refuses(leasing("::ffff:10.1.2.3/24"), 6, "printing-ipam\": ");
+    EXPECT_EQ(node_.run("cat " + node_.dir() + "/calls"), "ADD\nDEL\n") << "the lease is released";
+    refuses(given_before("::ffff:10.1.2.3/24"), 7, "prevResult.");
+    EXPECT_EQ(node_.state(), before);
+}
+
 TEST_F(RefusedLeaseTest, WithoutAnAddressThePluginIsNamed) {
     for (const std::string nothing : {"{}", R"({"ips": null})", R"({"cniVersion": "1.0.0", "ips": []})"}) {
         const Reply reply = add(*node_.container(), printed(nothing));

@@ -143,6 +143,38 @@ TEST_F(RollbackOthersTest, TheNetworkOfLivingPodsIsAsItWas) {
     EXPECT_EQ(node_.podlanectl("uplink list").rc, 0);
 }
 
+// The new uplink has no counters yet, and there is no room for them.
+TEST_F(RollbackOthersTest, AnUplinkThatCouldNotBeAddedLeavesNoEntry) {
+    node_.run("ip link add up1 type veth peer name up2");
+    for (const char *link : {"up1", "up2"})
+        node_.run(std::string("ip link set ") + link + " up");
+    const Pod living = make({{"maxEndpoints", 2}, {"uplinks", {"up0"}}});
+    const auto counters = require(Counters::open(node_.bpffs(), Access::read_write));
+    const std::string before = node_.state();
+    std::uint32_t filled = 10000;
+    while (counters.insert_zero(filled))
+        ASSERT_LT(++filled, 30000U) << "not full";
+    EXPECT_THAT(add(*node_.container(), {{"uplinks", {"up0", "up1"}}}),
+                fails_with(102, {PODLANE_MAP_COUNTERS " is full"}));
+    while (filled-- > 10000)
+        EXPECT_TRUE(require(counters.remove(filled)));
+    EXPECT_EQ(node_.state(), before);
+    EXPECT_THAT(check(living), succeeds());
+}
+
+// A call that was killed leaves an entry without networks.
+TEST_F(RollbackOthersTest, AnUplinkWithoutNetworksIsRemoved) {
+    node_.run("ip link add up1 type veth peer name up2");
+    const Pod living = make({{"uplinks", {"up0"}}});
+    const std::string before = node_.state();
+    const std::uint32_t left = find(ip_json(node_.ns(), "link"), "ifname", "up1").at("ifindex");
+    const Uplinks uplinks = open(&open_uplinks);
+    require(uplinks.update(left, uplink{}));
+    EXPECT_EQ(node_.podlanectl("uplink sync").rc, 0);
+    EXPECT_FALSE(require(uplinks.find(left)));
+    EXPECT_EQ(node_.state(), before);
+}
+
 // The record of an ADD that fails at the same time is there until its IPAM plugin has released the lease.
 TEST_F(RollbackOthersTest, TheNetworkIsAsItWasIfAnotherAddFailsToo) {
     const Pod living = make({{"clusterCIDRs", {"198.18.0.0/16"}}});

@@ -71,6 +71,41 @@ TEST_F(SettingsTest, ThatAnAdministratorChangedStay) {
     EXPECT_EQ(value(kReset), "0");
 }
 
+// The last step of a first ADD fails: the rules of its network go. Settings of the node stay, and are on record: other
+// calls, and programs, may rely on them by now.
+TEST_F(SettingsTest, StayAfterAnAddThatFailsAndItsRulesDoNot) {
+    const Json keys = {{"ipMasq", true},
+                       {"firstPacket", "host"},
+                       {"egress", "cluster"},
+                       {"clusterCIDRs", {"198.18.0.0/16", "2001:db8::/32"}}};
+    const auto rules = [&] {
+        std::string text = node_.run("nft list ruleset");
+        for (const char *program : {"iptables-legacy-save", "ip6tables-legacy-save"})
+            text += node_.run(program);
+        return text;
+    };
+    for (const bool by_nft : {true, false}) {
+        const char *mark = by_nft ? "set pods4" : "PODLANE-";
+        SCOPED_TRACE(mark);
+        if (!by_nft)
+            node_.run("iptables-legacy -w -t nat -N KUBE-SERVICES"); // now the older iptables does the node's NAT
+        const auto container = node_.container();
+        Variables variables = attachment(*container);
+        variables.merge(Variables{{"CNI_COMMAND", "ADD"}, {"CNI_PATH", node_.plugins()}});
+        EXPECT_THAT(run(node_.ns(), {"sh", "-c", "exec " + node_.plugins() + "/podlane >/dev/full"},
+                        node_.config(keys).dump(), variables),
+                    complains(1, {"writing the result to standard output"}));
+        EXPECT_THAT(rules(), AllOf(Not(HasSubstr("podlane")), Not(HasSubstr("PODLANE"))));
+        const Pod pod = make(keys);
+        EXPECT_THAT(rules(), HasSubstr(mark)) << "of an ADD that succeeds";
+        EXPECT_THAT(del(*pod.container, keys), succeeds());
+    }
+    for (const char *name : {kLiberal, kReset, "net.ipv4.ip_forward"})
+        EXPECT_EQ(value(name), "1") << name;
+    EXPECT_THAT(uninstall(),
+                has_all({std::string("restored ") + kLiberal + " = 0", "net.ipv4.ip_forward = 1; before Podlane: 0"}));
+}
+
 // The kernel uses the number of a namespace's inode again, at once.
 TEST_F(SettingsTest, OfANamespaceThatIsGoneAreNotThoseOfTheNext) {
     for (int i = 0; i < 3; ++i) {
@@ -171,18 +206,21 @@ TEST_F(SettingsTest, OfConntrackAreNotChangedIfTheConfigurationSaysSo) {
 
 // RFC 4861: a forwarding interface ignores advertisements, and the node's default route would expire.
 TEST_F(SettingsTest, KeepRouterAdvertisementsIfSomethingCameFromOne) {
-    for (const char *link : {"up1", "up2", "up3"})
+    for (const char *link : {"up1", "up2", "up3", "up4"})
         node_.run(std::string("ip link add ") + link + " up type veth peer name " + link + "-peer");
     node_.run("ip -6 route add 2001:db8:aa::/48 dev up2 proto ra");
     node_.run("ip addr add 2001:db8:bb::7/64 dev up3 valid_lft 1000 preferred_lft 1000"); // as if by autoconfiguration
+    // As if by a prefix that is on the link, and not for autoconfiguration.
+    node_.run("ip -6 route add 2001:db8:cc::/64 dev up4 proto kernel expires 1000");
     set_sysctl(node_.ns(), "net.ipv6.conf.all.forwarding", "0");
-    for (const char *link : {"up0", "up1", "up2", "up3"})
+    for (const char *link : {"up0", "up1", "up2", "up3", "up4"})
         set_sysctl(node_.ns(), std::string("net.ipv6.conf.") + link + ".accept_ra", "1");
     const Reply reply = succeeded(add(*node_.container(), {{"log", {{"level", "warning"}}}}));
     EXPECT_EQ(sysctl(node_.ns(), "net.ipv6.conf.up0.accept_ra"), "2");
     EXPECT_EQ(sysctl(node_.ns(), "net.ipv6.conf.up1.accept_ra"), "1") << "no advertisement gave it anything";
     EXPECT_EQ(sysctl(node_.ns(), "net.ipv6.conf.up2.accept_ra"), "2") << "a route of it is from an advertisement";
     EXPECT_EQ(sysctl(node_.ns(), "net.ipv6.conf.up3.accept_ra"), "2") << "an address of it is from an advertisement";
+    EXPECT_EQ(sysctl(node_.ns(), "net.ipv6.conf.up4.accept_ra"), "2") << "a prefix of it is from an advertisement";
     EXPECT_THAT(reply.err, HasSubstr("accept_ra of up0 is now 2"));
 }
 

@@ -11,7 +11,8 @@ class SharedRoot : public testing::Test {
     SharedRoot() : pod_(first_.container("one")) {
         first_.run("ip link add up0 type veth peer name up1");
         first_.run("ip link set up0 up");
-        EXPECT_THAT(first_.cni("ADD", of_first(), *pod_), succeeds());
+        added_ = first_.cni("ADD", of_first(), *pod_);
+        EXPECT_THAT(added_, succeeds());
     }
 
     [[nodiscard]] Json of_first() const { return first_.config({{"uplinks", {"up0"}}, {"ipMasq", true}}); }
@@ -29,18 +30,24 @@ class SharedRoot : public testing::Test {
 
     Node first_, second_;
     std::shared_ptr<Container> pod_;
+    Reply added_;
 };
 
 TEST_F(SharedRoot, IsRefusedToTheSecondNode) {
     const auto other = second_.container("two");
+    fs::remove(pin_path(first_.bpffs(), PODLANE_PIN_PACING)); // which each ADD restores
     const std::string before = first_.state();
+    const auto calls = [&] { return first_.podlanectl_json("history list").size(); };
+    const std::size_t calls_before = calls();
     for (const Reply &reply :
          {second_.cni("ADD", of_second(), *other), second_.cni("podlane", "STATUS", of_second()),
+          second_.cni("CHECK", of_second({{"prevResult", added_.json}}), *pod_),
           second_.cni("podlane", "GC", of_second({{"cni.dev/valid-attachments", Json::array()}}))}) {
         EXPECT_NE(reply.rc, 0);
         EXPECT_THAT(reply.out, has_all({"belongs to network namespace", "podlanectl uninstall"}));
     }
     EXPECT_EQ(first_.state(), before);
+    EXPECT_EQ(calls(), calls_before) << "those of the second node are not in its history";
     EXPECT_EQ(first_.cni("DEL", of_first(), *pod_).rc, 0);
 }
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Another program of type sock_ops on the root of cgroup v2, beside pl_pace: both are called, and neither takes the
-// other's callbacks away.
+// other's callbacks away. One that lets none beside it is named.
 #include "loader/net/mount.hpp"
 #include "loader/pace.hpp"
 #include "tests/harness/bpf.hpp"
 #include "tests/netns/lab.hpp"
 
 #include <bpf/bpf.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 
 namespace podlane::test {
 namespace {
@@ -90,6 +92,71 @@ TEST_P(SockOps, OfAnotherProgramKeepWorking) {
 }
 
 INSTANTIATE_TEST_SUITE_P(AttachedBefore, SockOps, testing::Bool());
+
+// Podlane in a cgroup namespace, whose root is a cgroup of the test's: there, nobody else attaches anything.
+class SockOpsRoot : public testing::Test {
+  protected:
+    SockOpsRoot() {
+        if (mkdirat(all_.get(), name_.c_str(), S_IRWXU) != 0)
+            throw std::runtime_error("creating a cgroup");
+        root_ = Fd(openat(all_.get(), name_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    }
+    ~SockOpsRoot() override { EXPECT_EQ(unlinkat(all_.get(), name_.c_str(), AT_REMOVEDIR), 0); }
+
+    [[nodiscard]] Output podlanectl(const std::string &command) const {
+        const std::string root = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(root_.get());
+        std::vector<std::string> argv = {"sh",
+                                         "-c",
+                                         "echo $$ >" + root + "/cgroup.procs && exec unshare -C \"$@\"",
+                                         "sh",
+                                         variable("PODLANECTL_BIN"),
+                                         "--bpffs",
+                                         node_.bpffs()};
+        for (const std::string &word : words(command))
+            argv.push_back(word);
+        return run(node_.ns(), argv);
+    }
+    // 0 or -errno; what was attached is detached.
+    [[nodiscard]] int attach_foreign(const Fd &cgroup, unsigned flags) const {
+        const int attached = bpf_prog_attach(foreign_.get(), cgroup.get(), BPF_CGROUP_SOCK_OPS, flags);
+        return attached == 0 ? bpf_prog_detach2(foreign_.get(), cgroup.get(), BPF_CGROUP_SOCK_OPS) : attached;
+    }
+
+    const std::string name_ = "podlane-test-" + std::to_string(getpid());
+    Node node_;
+    const Fd all_ = net::mount_unseen("cgroup2");
+    Fd root_;
+    const Fd calls_ = Fd(bpf_map_create(BPF_MAP_TYPE_ARRAY, "calls", 4, 8, 32, nullptr));
+    const Fd foreign_ = load_counter(calls_.get());
+};
+
+TEST_F(SockOpsRoot, AProgramThatLetsNoneBesideItIsNamed) {
+    ASSERT_EQ(bpf_prog_attach(foreign_.get(), root_.get(), BPF_CGROUP_SOCK_OPS, 0), 0);
+    EXPECT_THAT(podlanectl("load"), prints(0));
+    EXPECT_FALSE(require(is_pacing(node_.bpffs())));
+    const std::string why = "another sock_ops program was attached to ", flag = "without BPF_F_ALLOW_MULTI";
+    EXPECT_THAT(podlanectl("doctor"), prints(1, {why, flag}));
+    EXPECT_THAT(podlanectl("status").out, has_all({why, flag}));
+    EXPECT_THAT(podlanectl("doctor --fix"), prints(1, {"no: attaching to cgroup v2: " + why, flag}));
+    EXPECT_FALSE(require(is_pacing(node_.bpffs())));
+    ASSERT_EQ(bpf_prog_detach2(foreign_.get(), root_.get(), BPF_CGROUP_SOCK_OPS), 0);
+    (void)podlanectl("doctor --fix");
+    EXPECT_TRUE(require(is_pacing(node_.bpffs())));
+}
+
+// The kernel's rule, which docs/SECURITY.md names: the programs of one cgroup are attached with the same flags.
+TEST_F(SockOpsRoot, BesideOursOthersAttachForSeveralOrBelow) {
+    ASSERT_THAT(podlanectl("load"), prints(0));
+    ASSERT_TRUE(require(is_pacing(node_.bpffs())));
+    for (const unsigned alone : {0U, BPF_F_ALLOW_OVERRIDE})
+        EXPECT_EQ(attach_foreign(root_, alone), -EPERM);
+    EXPECT_EQ(attach_foreign(root_, BPF_F_ALLOW_MULTI), 0);
+    ASSERT_EQ(mkdirat(root_.get(), "below", S_IRWXU), 0);
+    const Fd below(openat(root_.get(), "below", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    for (const unsigned flags : {0U, BPF_F_ALLOW_OVERRIDE, BPF_F_ALLOW_MULTI})
+        EXPECT_EQ(attach_foreign(below, flags), 0);
+    EXPECT_EQ(unlinkat(root_.get(), "below", AT_REMOVEDIR), 0);
+}
 
 } // namespace
 } // namespace podlane::test

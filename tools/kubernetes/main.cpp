@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // podlane-k8s: queries the API server for who a pod is, or which ranges a node has. The plugin runs it as it runs an
 // IPAM plugin: the question on standard input, the answer, or a CNI error, on standard output.
+#include "loader/expedited_rcu.hpp"
 #include "maps/file.hpp"
 #include "maps/printable.hpp"
 #include "maps/version.hpp"
@@ -95,6 +96,7 @@ Result<std::string> answer(std::string_view input) {
 }
 
 int run(bool is_version) {
+    (void)ExpeditedRcu::clean_up(); // of a killed call of the plugin
     if (is_version) {
         std::printf("podlane-k8s %s\n", std::string(kVersion).c_str());
         return EXIT_SUCCESS;

@@ -3,6 +3,8 @@
 
 #include "maps/clock.hpp"
 #include "maps/file.hpp"
+#include "maps/printable.hpp"
+#include "maps/text.hpp"
 
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -17,7 +19,6 @@
 #include <ctime>
 #include <set>
 #include <sstream>
-#include <vector>
 
 namespace podlane {
 namespace {
@@ -90,31 +91,21 @@ std::string name_in_locks(const struct stat &facts) {
     return text.data();
 }
 
-// Their numbers; none of other PID namespaces.
 std::vector<std::string> holders_of(const Fd &file) {
-    std::vector<std::string> all;
     struct stat facts {};
     const auto locks = read_file("/proc/locks", kMostText);
     if (!locks || fstat(file.get(), &facts) != 0)
-        return all;
-    const std::string wanted = name_in_locks(facts);
-    std::istringstream lines(*locks);
-    for (std::string line; std::getline(lines, line);) {
-        std::istringstream words(line);
-        std::string number, kind, strength, access, pid, name; // of one that waits, the kind is "->"
-        if (words >> number >> kind >> strength >> access >> pid >> name && kind == "FLOCK" && name == wanted)
-            all.push_back(std::move(pid));
-    }
-    return all;
+        return {};
+    return lock_holders_in(*locks, name_in_locks(facts));
 }
 
 Error still_held(const Fd &file, const std::string &path, std::chrono::seconds most) {
     std::string names, numbers;
     for (const std::string &pid : holders_of(file)) {
-        auto command = read_file("/proc/" + pid + "/comm", kMostText);
-        if (!command)
+        const auto comm = read_file("/proc/" + pid + "/comm", kMostText);
+        if (!comm)
             continue;
-        names += (names.empty() ? " by process " : ", ") + pid + " (" + command->substr(0, command->find('\n')) + ")";
+        names += (names.empty() ? " by process " : ", ") + pid + " (" + command_in(*comm) + ")";
         numbers += (numbers.empty() ? "" : " ") + pid;
     }
     return {ErrorCode::try_again_later,
@@ -125,6 +116,21 @@ Error still_held(const Fd &file, const std::string &path, std::chrono::seconds m
 }
 
 } // namespace
+
+std::vector<std::string> lock_holders_in(const std::string &locks, std::string_view file) {
+    std::vector<std::string> all;
+    std::istringstream lines(locks);
+    for (std::string line; std::getline(lines, line);) {
+        std::istringstream words(line);
+        std::string number, kind, strength, access, pid, name; // of one that waits, the kind is "->"
+        if (words >> number >> kind >> strength >> access >> pid >> name && kind == "FLOCK" && name == file &&
+            parse_number<std::uint32_t>(pid))
+            all.push_back(std::move(pid));
+    }
+    return all;
+}
+
+std::string command_in(std::string_view comm) { return printable(comm.substr(0, comm.find('\n'))); }
 
 Result<void> lock_file(const Fd &file, int operation, const std::string &path, ErrorCode code,
                        std::chrono::seconds most) {

@@ -8,6 +8,8 @@
 
 #include <chrono>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace podlane {
 
@@ -18,5 +20,11 @@ constexpr std::chrono::seconds kLongestLockWait{30};
 // is to end as well. `code`: of all other errors.
 Result<void> lock_file(const Fd &file, int operation, const std::string &path, ErrorCode code,
                        std::chrono::seconds most = kLongestLockWait);
+
+// The numbers of the processes that hold a flock(2) on the file, by the text of /proc/locks, which names it by device
+// and inode; none of other PID namespaces.
+std::vector<std::string> lock_holders_in(const std::string &locks, std::string_view file);
+// The name of a process by the text of its /proc/PID/comm, made safe to print: it chooses its name.
+std::string command_in(std::string_view comm);
 
 } // namespace podlane

@@ -24,6 +24,13 @@ Error bad_text(std::string_view what, std::string_view text) {
     return {ErrorCode::invalid_network_config, std::move(message)};
 }
 
+// An IPv4 address in the form of IPv6. Readers disagree on its family: ::ffff:0:0/0 is all of one or of the other.
+Error mapped_text(std::string_view text, const ip_addr &addr) {
+    Error error = bad_text("an IP address", text);
+    error.hint = "write the IPv4 address, " + to_string(addr) + ": IPv4 and IPv6 are never mixed";
+    return error;
+}
+
 } // namespace
 
 bool is_ipv4(const ip_addr &addr) {
@@ -80,7 +87,7 @@ Result<ip_addr> parse_ip(std::string_view text) {
             return ipv4_from_host_order(ntohl(v4.s_addr));
         ip_addr v6{};
         if (inet_pton(AF_INET6, terminated.c_str(), &v6) == 1)
-            return v6;
+            return is_ipv4(v6) ? mapped_text(text, v6) : Result<ip_addr>(v6);
     }
     return bad_text("an IP address", text);
 }
@@ -97,8 +104,11 @@ std::string to_string(const ip_addr &addr) {
 Result<Prefix> parse_prefix(std::string_view text) {
     const auto slash = text.find('/');
     auto addr = parse_ip(text.substr(0, slash));
-    if (!addr)
-        return bad_text("an address prefix", text);
+    if (!addr) {
+        Error error = bad_text("an address prefix", text);
+        error.hint = std::move(addr).error().hint;
+        return error;
+    }
     const unsigned longest = address_bits(*addr);
     if (slash == std::string_view::npos)
         return Prefix{*addr, static_cast<std::uint8_t>(longest)};

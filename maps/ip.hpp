@@ -20,7 +20,8 @@ namespace podlane {
 using Mac = std::array<std::uint8_t, 6>;
 constexpr Mac to_mac(const std::uint8_t (&bytes)[6]) { return std::to_array(bytes); }
 
-// Strict: dotted quad or RFC 4291 text, no zone, no surrounding space. An IPv4-mapped text is an IPv4 address.
+// Strict: dotted quad or RFC 4291 text, no zone, no surrounding space. An IPv4 address in IPv6 text (::ffff:192.0.2.1)
+// is refused, with a hint: families are never mixed.
 Result<ip_addr> parse_ip(std::string_view text);
 std::string to_string(const ip_addr &addr);
 [[nodiscard]] bool is_ipv4(const ip_addr &addr);

@@ -48,7 +48,7 @@ Result<std::vector<Prefix>> prefixes_in(const Node &annotation, const Permission
     for (const std::string &item : TRY(list_in(annotation))) {
         const auto prefix = parse_prefix(item);
         if (!prefix)
-            return annotation.wrong("addresses or prefixes");
+            return annotation.wrong("addresses or prefixes", prefix.error().hint);
         if (!is_within(*prefix, permission.within))
             return annotation.wrong("what podMay has in \"within\"");
         if (std::ranges::find(prefixes, *prefix) == prefixes.end())

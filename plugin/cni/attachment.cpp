@@ -23,7 +23,7 @@ Result<std::optional<ip_addr>> read_ip(const Node &node) {
         return std::optional<ip_addr>{};
     const auto addr = parse_ip(text);
     if (!addr)
-        return node.wrong("an IP address");
+        return node.wrong("an IP address", addr.error().hint);
     return std::optional<ip_addr>(*addr);
 }
 
@@ -130,7 +130,9 @@ Result<Prefix> read_prefix(const Node &node, bool or_address) {
     if (!text)
         return node.wrong(expected);
     const auto prefix = parse_prefix(*text);
-    if (!prefix || (!or_address && text->find('/') == std::string::npos))
+    if (!prefix)
+        return node.wrong(expected, prefix.error().hint);
+    if (!or_address && text->find('/') == std::string::npos)
         return node.wrong(expected);
     return *prefix;
 }

@@ -18,7 +18,7 @@ Result<void> read_gateway(const Node &node, std::vector<ip_addr> &into) {
     const auto text = node.text();
     const auto addr = text ? parse_ip(*text) : Result<ip_addr>(node.wrong("an IP address"));
     if (!addr)
-        return node.wrong("an IP address");
+        return node.wrong("an IP address", addr.error().hint);
     if (!is_unicast(*addr))
         return node.wrong("the unicast address of a router");
     if (std::ranges::any_of(into, [&](const ip_addr &known) { return is_ipv4(known) == is_ipv4(*addr); }))

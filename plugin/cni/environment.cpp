@@ -115,8 +115,11 @@ Result<std::vector<Prefix>> parse_ips(std::string_view text) {
         item.remove_prefix(std::min(item.find_first_not_of(kSpace), item.size()));
         item = item.substr(0, item.find_last_not_of(kSpace) + 1);
         const auto prefix = parse_prefix(item);
-        if (!prefix)
-            return invalid("CNI_ARGS", "has IP with " + quote(item), "an address or prefix as IP");
+        if (!prefix) {
+            Error wrong = invalid("CNI_ARGS", "has IP with " + quote(item), "an address or prefix as IP");
+            wrong.hint += (prefix.error().hint.empty() ? "" : "; ") + prefix.error().hint;
+            return wrong;
+        }
         prefixes.push_back(*prefix);
     }
     return prefixes;

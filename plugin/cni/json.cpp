@@ -204,9 +204,10 @@ Result<void> Node::must_be_object(std::string_view example) const {
     return {};
 }
 
-Error Node::wrong(std::string_view expected) const {
+Error Node::wrong(std::string_view expected, std::string hint) const {
     const std::string found = present() ? "is " + shown(*value_) : "is missing";
-    return {ErrorCode::invalid_network_config, path_ + " " + found + ", expected " + std::string(expected)};
+    return {ErrorCode::invalid_network_config, path_ + " " + found + ", expected " + std::string(expected),
+            std::move(hint)};
 }
 
 Result<void> read(const Node &node, std::string &into) {

@@ -56,7 +56,7 @@ class Node {
     [[nodiscard]] Result<void> must_be_object(std::string_view example = {}) const; // or none
 
     // Code 7: "mtu is -1, expected a whole number".
-    [[nodiscard]] Error wrong(std::string_view expected) const;
+    [[nodiscard]] Error wrong(std::string_view expected, std::string hint = {}) const;
 
   private:
     const Value *value_;

@@ -120,21 +120,38 @@ TEST(Table, has_no_letter_and_no_name_twice) {
             }
 }
 
-TEST(Run, usage_errors_exit_with_2_and_say_so_on_stderr_only) {
+// The text on stderr.
+std::string usage_error_of(const std::vector<std::string_view> &words) {
     char *out = nullptr, *err = nullptr;
     std::size_t out_size = 0, err_size = 0;
     World world;
     world.out = open_memstream(&out, &out_size);
     world.err = open_memstream(&err, &err_size);
-    const std::vector<std::string_view> words = {"endpoint", "list", "--address", "192.0.2.256"};
     EXPECT_EQ(run(words, world), 2);
     std::fclose(world.out);
     std::fclose(world.err);
     EXPECT_STREQ(out, "");
-    EXPECT_STREQ(err, "podlanectl: --address \"192.0.2.256\" is not an IP address\n"
-                      "hint: write 192.0.2.1 or 2001:db8::1\n");
+    const std::string said(err, err_size);
     std::free(out);
     std::free(err);
+    return said;
+}
+
+TEST(Run, usage_errors_exit_with_2_and_say_so_on_stderr_only) {
+    EXPECT_EQ(usage_error_of({"endpoint", "list", "--address", "192.0.2.256"}),
+              "podlanectl: --address \"192.0.2.256\" is not an IP address\n"
+              "hint: write 192.0.2.1 or 2001:db8::1\n");
+}
+
+TEST(Run, an_ipv4_address_in_the_form_of_ipv6_is_a_usage_error_with_the_way_out) {
+    const std::string hint = "\nhint: write the IPv4 address, 192.0.2.1: IPv4 and IPv6 are never mixed\n";
+    const std::string_view mapped = "::ffff:192.0.2.1";
+    EXPECT_EQ(usage_error_of({"endpoint", "list", "--address", mapped}),
+              "podlanectl: --address \"::ffff:192.0.2.1\" is not an IP address" + hint);
+    EXPECT_EQ(usage_error_of({"path", "show", "web-0", "--source", mapped, "--destination", "198.51.100.1"}),
+              "podlanectl: path show needs --source with an IP address" + hint);
+    EXPECT_EQ(usage_error_of({"path", "show", "web-0", "--source", "198.51.100.1", "--destination", mapped}),
+              "podlanectl: path show needs --destination with an IP address" + hint);
 }
 
 } // namespace

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Feeds hostile bytes to what is read beside requests: the API server's answers, configurations, files and netfilter
-// rules of others on the node, and to what masks any of it for the log.
+// rules of others on the node, what the kernel lists of its processes and mounts, and to what masks any of it for the
+// log.
+#include "loader/lock_file.hpp"
 #include "maps/ip.hpp"
+#include "maps/printable.hpp"
 #include "plugin/cni/ipam_config.hpp"
 #include "plugin/cni/kubernetes.hpp"
+#include "plugin/cni/list.hpp"
 #include "plugin/cni/masked.hpp"
 #include "plugin/cni/pod_ranges.hpp"
 #include "plugin/cni/request.hpp"
@@ -11,6 +15,8 @@
 #include "tools/podlanectl/doctor/forward_rules.hpp"
 #include "tools/podlanectl/doctor/nat_rules.hpp"
 #include "tools/podlanectl/node/node_object.hpp"
+#include "tools/podlanectl/node/runtime_network.hpp"
+#include "tools/podlanectl/views/namespaces.hpp"
 
 #include "tests/fuzz/require.hpp"
 
@@ -52,6 +58,33 @@ void check_configuration(const Result<std::string> &completed) {
 
 void check_line(const std::string &text) { require(text.find('\n') == std::string::npos); }
 
+void check_prefixes(const std::vector<Prefix> &prefixes) {
+    for (const Prefix &prefix : prefixes)
+        require(prefix == masked(prefix));
+}
+
+// A file among the runtime's networks.
+void check_network(const std::string &file) {
+    constexpr std::size_t kMostRead = 100000;
+    if (const auto part = cni::status_input(file); part && *part && (*part)->size() < kMostRead)
+        require(cni::json::parse_object(**part, "the part").has_value());
+    const ctl::ForeignNetwork network = ctl::foreign_network("10-pods.conflist", file);
+    require(is_printable(network.name) && std::ranges::all_of(network.types, is_printable));
+    if (const auto own = ctl::podlane_network(network, file, "/nowhere")) {
+        check_prefixes(own->ranges);
+        check_prefixes(own->clusters);
+    }
+}
+
+// The kernel's text, in which processes and mounts have chosen names.
+void check_proc(const std::string &text) {
+    for (const std::string &pid : lock_holders_in(text, "00:2c:17"))
+        require(!pid.empty() && pid.find_first_not_of("0123456789") == std::string::npos);
+    require(is_printable(command_in(text)));
+    for (const auto &[inode, place] : ctl::mounted_namespaces(text))
+        require(inode != 0 && place.find_first_of(" \n") == std::string::npos);
+}
+
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
@@ -80,6 +113,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
         check_ranges(subnet->subnets);
     if (const auto list = ctl::with_podlane_behind(input, "the file", R"({"type": "podlane"})"))
         require(list->find("podlane") != std::string::npos);
+
+    check_network(std::string(input));
+    check_proc(std::string(input));
 
     static const Prefix pods = *parse_prefix("198.18.1.0/24");
     (void)ctl::dropping_chains_of_nft(input);

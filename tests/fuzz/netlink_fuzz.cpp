@@ -11,13 +11,16 @@
 #include "loader/net/ipsec.hpp"
 #include "loader/net/link.hpp"
 #include "loader/net/neighbour.hpp"
+#include "loader/net/next_hop.hpp"
 #include "loader/net/nftables.hpp"
 #include "loader/net/packet_rules.hpp"
+#include "loader/net/prefix_set.hpp"
 #include "loader/net/qdisc.hpp"
 #include "loader/net/route.hpp"
 #include "loader/net/rule.hpp"
 #include "tests/fuzz/require.hpp"
 
+#include <linux/fib_rules.h>
 #include <linux/netlink.h>
 #include <sys/socket.h>
 
@@ -69,15 +72,61 @@ struct Kernel {
 };
 Kernel kernel;
 
+const ip_addr address = ipv4_from_host_order(0xC0000201);
+const Prefix prefix{address, 128};
+const ip_addr address6{{0xb80d0120, 0, 0, 0x01000000}};
+
+void check_rules(const Result<std::vector<net::FoundRule>> &rules, const ip_addr &to) {
+    if (rules)
+        for (const net::FoundRule &rule : *rules) {
+            require(rule.text.starts_with("from all") && (rule.table == 0 || rule.action == FR_ACT_TO_TBL));
+            (void)rule.is_for(to);
+        }
+}
+
+// Whatever the bounds are, they are those of prefixes, or of none.
+void check_prefixes(const Result<std::optional<std::vector<Prefix>>> &prefixes) {
+    if (prefixes && *prefixes)
+        for (const Prefix &one : **prefixes)
+            require(one == masked(one) && one.length <= address_bits(one.addr));
+}
+
+void ask_netfilter(std::uint8_t question, net::Netlink &netlink) {
+    constexpr const char *kTable = "podlane-pods", *kChain = "postrouting";
+    const net::AddressSets sets{kTable, "pods4", "pods6"};
+    const std::array<const char *, 1> names{"pods"};
+    switch (question) {
+    case 13:
+        (void)net::rule_comments(netlink, kTable, kChain);
+        (void)net::counted_packets(netlink, kTable, kChain);
+        break;
+    case 14:
+        (void)net::packet_rules(netlink);
+        break;
+    case 17:
+        (void)net::forget_connections_from(netlink, std::array{address}, std::array{prefix});
+        break;
+    case 18:
+        (void)net::forget_connections_from(netlink, std::array{address6}, std::array{host_prefix(address6)});
+        break;
+    case 19:
+        (void)net::has_elements(netlink, sets, std::array{address, address6});
+        (void)net::has_interface(netlink, sets.table, names, "cali0");
+        break;
+    case 23:
+        check_prefixes(net::list_prefixes(netlink, kTable, "cluster4"));
+        break;
+    default:
+        (void)net::tables_with_mark(netlink, "podlane ");
+        (void)net::has_rules(netlink, kTable, kChain);
+    }
+}
+
 void ask(std::uint8_t question, net::Netlink &netlink) {
     constexpr std::uint32_t kLink = 7;
-    const ip_addr address = ipv4_from_host_order(0xC0000201);
-    const Prefix prefix{address, 128};
-    const ip_addr address6{{0xb80d0120, 0, 0, 0x01000000}};
-    const net::AddressSets sets{"podlane-pods", "pods4", "pods6"};
-    const std::array<const char *, 1> names{"pods"};
-    constexpr std::uint8_t kQuestions = 22;
-    switch (question % kQuestions) {
+    constexpr std::uint8_t kQuestions = 27;
+    question %= kQuestions;
+    switch (question) {
     case 0:
         (void)net::list_links(netlink);
         break;
@@ -118,13 +167,6 @@ void ask(std::uint8_t question, net::Netlink &netlink) {
     case 12:
         (void)net::list_filters(netlink, kLink, net::ClsactSide::ingress);
         break;
-    case 13:
-        (void)net::rule_comments(netlink, "podlane-pods", "postrouting");
-        (void)net::counted_packets(netlink, "podlane-pods", "postrouting");
-        break;
-    case 14:
-        (void)net::packet_rules(netlink);
-        break;
     case 15:
         (void)net::links_with_ingress_qdisc(netlink);
         break;
@@ -132,21 +174,25 @@ void ask(std::uint8_t question, net::Netlink &netlink) {
         (void)net::list_forwarding(netlink, net::Family::ipv4);
         (void)net::list_forwarding(netlink, net::Family::ipv6);
         break;
-    case 17:
-        (void)net::forget_connections_from(netlink, std::array{address}, std::array{prefix});
-        break;
-    case 18:
-        (void)net::forget_connections_from(netlink, std::array{address6}, std::array{host_prefix(address6)});
-        break;
-    case 19:
-        (void)net::has_elements(netlink, sets, std::array{address, address6});
-        (void)net::has_interface(netlink, sets.table, names, "cali0");
-        break;
     case 20:
         (void)net::has_ipsec_policies();
         break;
-    default:
+    case 21:
         (void)net::find_route(netlink, {prefix, {}, kLink});
+        break;
+    case 22:
+        check_rules(net::list_rules(netlink, net::Family::ipv4), address);
+        check_rules(net::list_rules(netlink, net::Family::ipv6), address6);
+        break;
+    case 24:
+        (void)net::find_route_by(netlink, address, kLink);
+        (void)net::find_route_by(netlink, address6, kLink);
+        break;
+    case 25:
+        (void)net::htb_class_rate(netlink, kLink, 1);
+        break;
+    default:
+        ask_netfilter(question, netlink);
     }
 }
 

@@ -21,9 +21,7 @@ TEST(Ip, IsReadAndPrintedInItsShortestForm) {
              {"::1", "::1"},
              {"2001:DB8:0:0:0:0:0:1", "2001:db8::1"},
              {"2001:db8:0:0:1:0:0:1", "2001:db8::1:0:0:1"},
-             {"ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"},
-             {"::ffff:192.0.2.1", "192.0.2.1"},
-             {"::ffff:c000:201", "192.0.2.1"}}) {
+             {"ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"}}) {
         ASSERT_TRUE(parse_ip(text)) << text;
         EXPECT_EQ(to_string(ip(text)), printed);
         EXPECT_EQ(ip(printed), ip(text));
@@ -47,9 +45,24 @@ TEST(Ip, AnythingElseIsRefusedAndNamed) {
         expect_refused(parse_ip(text), text, "an IP address");
 }
 
+template <typename T>
+void expect_way_out(const Result<T> &read, std::string_view text, const std::string &what, const std::string &ipv4) {
+    expect_refused(read, text, what);
+    EXPECT_EQ(read.error().hint, "write the IPv4 address, " + ipv4 + ": IPv4 and IPv6 are never mixed");
+}
+
+TEST(Ip, AnIpv4AddressInTheFormOfIpv6IsRefusedInEverySpelling) {
+    for (const std::string_view text :
+         {"::ffff:192.0.2.1"sv, "::FFFF:192.0.2.1"sv, "::ffff:c000:201"sv, "0:0:0:0:0:ffff:c000:0201"sv})
+        expect_way_out(parse_ip(text), text, "an IP address", "192.0.2.1");
+    expect_way_out(parse_ip("::ffff:0:0"), "::ffff:0:0", "an IP address", "0.0.0.0");
+    for (const char *text : {"::192.0.2.1", "::fffe:192.0.2.1", "::1:ffff:c000:201", "64:ff9b::192.0.2.1"})
+        EXPECT_FALSE(is_ipv4(ip(text))) << text;
+    EXPECT_EQ(parse_ip("192.0.2.256").error().hint, "");
+}
+
 TEST(Ip, KnowsItsFamily) {
     EXPECT_TRUE(is_ipv4(ip("0.0.0.0")));
-    EXPECT_TRUE(is_ipv4(ip("::ffff:192.0.2.1")));
     EXPECT_FALSE(is_ipv4(ip("::")));
     EXPECT_FALSE(is_ipv4(ip("::192.0.2.1")));
     EXPECT_FALSE(is_ipv4(ip("::1:ffff:192.0.2.1")));
@@ -88,15 +101,24 @@ TEST(Prefix, IsReadWithItsHostBitsAndPrinted) {
     }
     EXPECT_EQ(to_string(prefix("192.0.2.1")), "192.0.2.1/32");
     EXPECT_EQ(to_string(prefix("2001:db8::1")), "2001:db8::1/128");
-    EXPECT_EQ(to_string(prefix("::ffff:192.0.2.1/24")), "192.0.2.1/24");
 }
 
 TEST(Prefix, AnythingElseIsRefusedAndNamed) {
     for (const std::string_view text :
          {""sv, "/"sv, "/24"sv, "192.0.2.0/"sv, "192.0.2.0/33"sv, "192.0.2.0/-1"sv, "192.0.2.0/+8"sv, "192.0.2.0/ 8"sv,
           "192.0.2.0/8 "sv, "192.0.2.0/8/8"sv, "192.0.2.0/0x8"sv, "192.0.2.0/255.0.0.0"sv, "192.0.2.0/4294967304"sv,
-          "192.0.2.0/256"sv, "::ffff:192.0.2.0/33"sv, "2001:db8::/129"sv, "2001:db8::%1/64"sv, "192.0.2/24"sv})
+          "192.0.2.0/256"sv, "2001:db8::/129"sv, "2001:db8::%1/64"sv, "192.0.2/24"sv})
         expect_refused(parse_prefix(text), text, "an address prefix");
+}
+
+// Whatever its length is: as one of IPv4, as one of IPv6, and without one.
+TEST(Prefix, OneOfIpv4InTheFormOfIpv6IsRefused) {
+    for (const std::string_view text :
+         {"::ffff:10.0.0.0"sv, "::ffff:10.0.0.0/0"sv, "::ffff:10.0.0.0/8"sv, "::ffff:10.0.0.0/32"sv,
+          "::ffff:10.0.0.0/33"sv, "::ffff:10.0.0.0/104"sv, "::ffff:10.0.0.0/128"sv, "::ffff:a00:0/8"sv})
+        expect_way_out(parse_prefix(text), text, "an address prefix", "10.0.0.0");
+    expect_way_out(parse_prefix("::ffff:0:0/0"), "::ffff:0:0/0", "an address prefix", "0.0.0.0");
+    EXPECT_EQ(to_string(prefix("::/0")), "::/0");
 }
 
 TEST(Prefix, HostBitsAreClearedToTheBit) {

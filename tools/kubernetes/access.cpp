@@ -71,7 +71,8 @@ Result<YAML::Node> named(const YAML::Node &root, const char *list, const char *w
 
 class Kubeconfig {
   public:
-    explicit Kubeconfig(const std::string &path) : directory_(path.substr(0, path.rfind('/') + 1)) {}
+    Kubeconfig(const std::string &path, const ReadFile &read_file)
+        : directory_(path.substr(0, path.rfind('/') + 1)), read_file_(read_file) {}
 
     Result<Access> read(const std::string &text) const {
         const YAML::Node root = YAML::Load(text);
@@ -89,7 +90,7 @@ class Kubeconfig {
         access.certificate = TRY(text_or_file(user, "client-certificate"));
         access.key = TRY(text_or_file(user, "client-key"));
         if (const std::string file = text_at(user, "tokenFile"); !file.empty())
-            access.token = TRY(read_bounded(resolved(file)));
+            access.token = TRY(read_file_(resolved(file)));
         return access;
     }
 
@@ -111,9 +112,10 @@ class Kubeconfig {
                         : Error{ErrorCode::decode_failure, "\"" + key + "-data\" in it is no base64"};
         }
         const std::string file = text_at(node, key.c_str());
-        return file.empty() ? Result<std::string>(file) : read_bounded(resolved(file));
+        return file.empty() ? Result<std::string>(file) : read_file_(resolved(file));
     }
     std::string directory_;
+    const ReadFile &read_file_;
 };
 
 Result<Access> checked(Access access, const std::string &from) {
@@ -131,14 +133,17 @@ Result<Access> checked(Access access, const std::string &from) {
 
 } // namespace
 
-Result<Access> read_kubeconfig(const std::string &path) {
-    const std::string text = TRY(read_bounded(path));
+Result<Access> parse_kubeconfig(const std::string &text, const std::string &path, const ReadFile &read_file) {
     try {
-        auto access = Kubeconfig(path).read(text);
+        auto access = Kubeconfig(path, read_file).read(text);
         return access ? checked(std::move(access).value(), path) : std::move(access).error().context(path);
     } catch (const YAML::Exception &) { // its text may quote a secret
         return Error{ErrorCode::decode_failure, path + " is no YAML"};
     }
+}
+
+Result<Access> read_kubeconfig(const std::string &path) {
+    return parse_kubeconfig(TRY(read_bounded(path)), path, read_bounded);
 }
 
 Result<Access> read_service_account(const std::string &server, const std::string &token_file,

@@ -162,5 +162,7 @@ int run(std::span<const std::string_view> words, World &world);
 
 // An error in the command line: exit code 2.
 Error usage_error(std::string message, std::string hint = {});
+// Of a value that cannot be read: the hint of the cause is the better one, if it has one.
+Error usage_error(std::string message, std::string hint, const Error &cause);
 
 } // namespace podlane::ctl

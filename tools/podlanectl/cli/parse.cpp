@@ -143,6 +143,10 @@ Error usage_error(std::string message, std::string hint) {
     return {ErrorCode::invalid_environment, std::move(message), std::move(hint)};
 }
 
+Error usage_error(std::string message, std::string hint, const Error &cause) {
+    return usage_error(std::move(message), cause.hint.empty() ? std::move(hint) : cause.hint);
+}
+
 Result<Call> parse(std::span<const std::string_view> words) {
     Call call;
     std::vector<std::string_view> rest = TRY(take_options(words, call));

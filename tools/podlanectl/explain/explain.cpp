@@ -77,7 +77,7 @@ Result<Peer> parse_peer(const std::string &text) {
     const auto number = port.empty() ? std::uint16_t{0} : parse_number<std::uint16_t>(port);
     if (!parsed || !number)
         return usage_error("\"" + text + "\" is not an address with or without a port",
-                           "as in 192.0.2.1:80 or [2001:db8::1]:80");
+                           "as in 192.0.2.1:80 or [2001:db8::1]:80", parsed ? Error{} : parsed.error());
     return Peer{*parsed, *number};
 }
 

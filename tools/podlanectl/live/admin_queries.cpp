@@ -13,39 +13,12 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstring>
+#include <iterator>
 #include <utility>
 
 namespace podlane::ctl {
 namespace {
-
-// Each is one packet on the socket.
-struct AdminQuery {
-    std::uint32_t ifindex = 0; // 0: of a network's drops
-    Hook hook = Hook::ingress;
-    char network[ENDPOINT_NETWORK_SIZE]{};
-};
-struct AdminAnswer {
-    int error = 0;                       // errno
-    std::uint32_t count = 0;             // of `ids`
-    std::array<std::uint32_t, 65> ids{}; // 64 on tcx, the kernel's limit, and one on clsact
-    bool has_drops = false;
-    std::uint64_t drops = 0;
-};
-
-AdminAnswer answer_to(const AdminQuery &query) {
-    AdminAnswer answer;
-    if (query.ifindex == 0) {
-        const auto drops = egress_drops_of(std::string(field_text(query.network)));
-        answer.has_drops = drops.has_value();
-        answer.drops = drops.value_or(0);
-    } else if (const auto ids = programs_on_hook(query.ifindex, query.hook)) {
-        answer.count = static_cast<std::uint32_t>(std::min(ids->size(), answer.ids.size()));
-        std::copy_n(ids->begin(), answer.count, answer.ids.begin());
-    } else {
-        answer.error = ids.error().system_errno;
-    }
-    return answer;
-}
 
 // False at its end, and if there is something else than a T.
 template <typename T> bool receive_one(int end, T &into) {
@@ -70,9 +43,11 @@ template <typename T> bool send_one(int end, const T &what) {
     std::signal(SIGTERM, SIG_IGN);
     if (!keep_capabilities(std::array{CAP_NET_ADMIN}))
         _exit(1);
-    AdminQuery query;
-    while (receive_one(end.get(), query) && send_one(end.get(), answer_to(query)))
-        ;
+    std::array<std::uint8_t, sizeof(AdminQuery)> packet{};
+    for (bool goes_on = true; goes_on;) {
+        const auto answer = receive_one(end.get(), packet) ? answer_to(packet) : std::nullopt;
+        goes_on = answer && send_one(end.get(), *answer);
+    }
     _exit(0);
 }
 
@@ -84,6 +59,28 @@ Result<AdminAnswer> query_process(int end, const AdminQuery &query) {
 }
 
 } // namespace
+
+std::optional<AdminAnswer> answer_to(std::span<const std::uint8_t> packet) {
+    AdminQuery query;
+    if (packet.size() != sizeof query)
+        return std::nullopt;
+    std::memcpy(&query, packet.data(), sizeof query);
+    const bool is_hook = query.hook == Hook::ingress || query.hook == Hook::egress;
+    if (!is_hook || std::ranges::find(query.network, '\0') == std::end(query.network))
+        return std::nullopt;
+    AdminAnswer answer;
+    if (query.ifindex == 0) {
+        const auto drops = egress_drops_of(std::string(field_text(query.network)));
+        answer.has_drops = drops.has_value();
+        answer.drops = drops.value_or(0);
+    } else if (const auto ids = programs_on_hook(query.ifindex, query.hook)) {
+        answer.count = static_cast<std::uint32_t>(std::min(ids->size(), answer.ids.size()));
+        std::copy_n(ids->begin(), answer.count, answer.ids.begin());
+    } else {
+        answer.error = ids.error().system_errno;
+    }
+    return answer;
+}
 
 Result<AdminProcess> AdminProcess::start() {
     std::array<int, 2> ends{};

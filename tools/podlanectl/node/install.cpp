@@ -37,7 +37,7 @@ Result<std::vector<std::string>> prefixes(const Call &call, Opt option, std::str
     for (const std::string &one : all)
         if (const auto prefix = parse_prefix(one); !prefix || one.find('/') == std::string::npos)
             return usage_error("--" + std::string(name) + " \"" + one + "\" is not a prefix",
-                               "write 198.18.1.0/24, separated by commas");
+                               "write 198.18.1.0/24, separated by commas", prefix ? Error{} : prefix.error());
     return all;
 }
 

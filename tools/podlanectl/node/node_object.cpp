@@ -72,19 +72,6 @@ Result<json::Printable> parse_list(std::string_view text, const std::string &wha
     return json::Printable::parse(text, nullptr, false);
 }
 
-ForeignNetwork read_network(const std::string &directory, const std::string &file) {
-    const std::string path = directory + "/" + file;
-    ForeignNetwork network{.file = file};
-    const auto text = read_network_file(path);
-    const auto list = text ? parse_list(*text, path) : Result<json::Printable>(text.error());
-    if (!list || !list->is_object())
-        return network;
-    network.name = printable(text_at(*list, "name", ""));
-    for (const std::string &type : types_of(*list))
-        network.types.push_back(printable(type));
-    return network;
-}
-
 Result<std::vector<std::string>> read_pod_ranges(std::string_view text, const std::string &what) {
     const json::Value document = TRY(json::parse_object(text, what));
     if (const json::Node kind = json::Node(&document, {}).at("kind"); kind.present() && TRY(kind.text()) != "Node")
@@ -179,12 +166,23 @@ Result<std::string> read_network_file(const std::string &path) {
     return read_file(path, kLargest, O_NONBLOCK);
 }
 
+ForeignNetwork foreign_network(const std::string &file, const Result<std::string> &text) {
+    ForeignNetwork network{.file = file};
+    const auto list = text ? parse_list(*text, file) : Result<json::Printable>(text.error());
+    if (!list || !list->is_object())
+        return network;
+    network.name = printable(text_at(*list, "name", ""));
+    for (const std::string &type : types_of(*list))
+        network.types.push_back(printable(type));
+    return network;
+}
+
 Result<std::vector<ForeignNetwork>> networks_in(const std::string &conf_dir) {
     constexpr std::array<std::string_view, 3> kExtensions{".conf", ".conflist", ".json"};
     std::vector<ForeignNetwork> networks;
     for (const std::string &name : TRY(names_in(conf_dir, Hidden::too)))
         if (std::ranges::any_of(kExtensions, [&](std::string_view one) { return name.ends_with(one); }))
-            networks.push_back(read_network(conf_dir, name));
+            networks.push_back(foreign_network(name, read_network_file(conf_dir + "/" + name)));
     return networks;
 }
 

@@ -47,7 +47,9 @@ struct ForeignNetwork {
 };
 // Waits for nothing and ends, whatever is in its place there: a pipe, a device.
 Result<std::string> read_network_file(const std::string &path);
-// Of the directory, in the runtime's order; a file that cannot be read has no types.
+// A file that cannot be read has no types.
+ForeignNetwork foreign_network(const std::string &file, const Result<std::string> &text);
+// Of the directory, in the runtime's order.
 Result<std::vector<ForeignNetwork>> networks_in(const std::string &conf_dir);
 
 // The list with Podlane behind its first plugin. A list that has it there is returned as it is.

@@ -68,24 +68,31 @@ void add_plugin(const Node &plugin, RuntimeNetwork &network) {
 
 } // namespace
 
+std::optional<RuntimeNetwork> podlane_network(const ForeignNetwork &file, std::string_view text,
+                                              const std::string &state_dir) {
+    const auto list = cni::json::parse_object(text, file.file);
+    if (!list || std::ranges::find(file.types, "podlane") == file.types.end())
+        return std::nullopt;
+    RuntimeNetwork network{.name = file.name, .makes_links = file.types.front() == "podlane"};
+    const Node document(&*list, "");
+    std::vector<Node> plugins{document};
+    if (document.at("plugins").present())
+        plugins = elements_of(document.at("plugins"));
+    for (const Node &plugin : plugins) {
+        if (!plugin.present())
+            continue;
+        const cni::json::Value completed = with_kept_pod_ranges(plugin.value(), state_dir);
+        add_plugin(Node(&completed, plugin.path()), network);
+    }
+    return network;
+}
+
 Result<std::vector<RuntimeNetwork>> podlane_networks_in(const std::string &conf_dir, const std::string &state_dir) {
     std::vector<RuntimeNetwork> networks;
     for (const ForeignNetwork &one : TRY(networks_in(conf_dir))) {
-        const std::string path = conf_dir + "/" + one.file;
-        const auto text = read_network_file(path);
-        const auto list = text ? cni::json::parse_object(*text, path) : Result<cni::json::Value>(text.error());
-        if (!list || std::ranges::find(one.types, "podlane") == one.types.end())
-            continue;
-        RuntimeNetwork network{.name = one.name, .makes_links = one.types.front() == "podlane"};
-        const Node document(&*list, "");
-        std::vector<Node> plugins{document};
-        if (document.at("plugins").present())
-            plugins = elements_of(document.at("plugins"));
-        for (const Node &plugin : plugins) {
-            const cni::json::Value completed = with_kept_pod_ranges(plugin.value(), state_dir);
-            add_plugin(Node(&completed, plugin.path()), network);
-        }
-        networks.push_back(std::move(network));
+        const auto text = read_network_file(conf_dir + "/" + one.file);
+        if (auto network = text ? podlane_network(one, *text, state_dir) : std::nullopt)
+            networks.push_back(*std::move(network));
     }
     return networks;
 }

@@ -4,8 +4,11 @@
 
 #include "maps/ip.hpp"
 #include "maps/result.hpp"
+#include "tools/podlanectl/node/node_object.hpp"
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace podlane::ctl {
@@ -20,6 +23,9 @@ struct RuntimeNetwork {
     std::string state_dir{};        // "stateDir"
 };
 
+// Of one such file. None if Podlane is no plugin of it.
+std::optional<RuntimeNetwork> podlane_network(const ForeignNetwork &file, std::string_view text,
+                                              const std::string &state_dir);
 // In the runtime's order. Files and values that cannot be read are left out: an ADD names what is wrong with them. The
 // ranges of "usePodCidr" are those that ADDs have kept in `state_dir`.
 Result<std::vector<RuntimeNetwork>> podlane_networks_in(const std::string &conf_dir, const std::string &state_dir);

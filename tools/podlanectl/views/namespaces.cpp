@@ -25,20 +25,6 @@ std::uint64_t inode_of(std::string_view text) {
     return inode;
 }
 
-// Bind-mounted namespaces (proc(5), mountinfo: the fourth field is the root, the fifth the mount
-// place).
-Result<void> add_mounted(std::map<std::uint64_t, std::string> &found) {
-    std::istringstream mounts(TRY(read_file("/proc/self/mountinfo")));
-    for (std::string line; std::getline(mounts, line);) {
-        std::istringstream fields(line);
-        std::string skipped, root, place;
-        fields >> skipped >> skipped >> skipped >> root >> place;
-        if (const std::uint64_t inode = inode_of(root); inode != 0)
-            found.try_emplace(inode, place);
-    }
-    return {};
-}
-
 Result<void> add_inhabited(std::map<std::uint64_t, std::string> &found) {
     for (const std::string &name : TRY(names_in("/proc"))) {
         const std::string path = "/proc/" + name + "/ns/net";
@@ -55,9 +41,22 @@ Result<void> add_inhabited(std::map<std::uint64_t, std::string> &found) {
 
 } // namespace
 
-Result<std::map<std::uint64_t, std::string>> network_namespaces() {
+// proc(5), mountinfo: the fourth field is the root, the fifth the mount place.
+std::map<std::uint64_t, std::string> mounted_namespaces(const std::string &mountinfo) {
     std::map<std::uint64_t, std::string> found;
-    TRY(add_mounted(found));
+    std::istringstream mounts(mountinfo);
+    for (std::string line; std::getline(mounts, line);) {
+        std::istringstream fields(line);
+        std::string skipped, root, place;
+        fields >> skipped >> skipped >> skipped >> root >> place;
+        if (const std::uint64_t inode = inode_of(root); inode != 0)
+            found.try_emplace(inode, place);
+    }
+    return found;
+}
+
+Result<std::map<std::uint64_t, std::string>> network_namespaces() {
+    std::map<std::uint64_t, std::string> found = mounted_namespaces(TRY(read_file("/proc/self/mountinfo")));
     TRY(add_inhabited(found));
     return found;
 }

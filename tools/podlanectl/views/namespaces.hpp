@@ -17,6 +17,8 @@ namespace podlane::ctl {
 // Every network namespace visible as a mount or a process of this machine, by inode number, with a path to open it by.
 // An error if they cannot be listed: one that is not found counts as gone.
 Result<std::map<std::uint64_t, std::string>> network_namespaces();
+// The bind-mounted ones among them, by the text of /proc/self/mountinfo.
+std::map<std::uint64_t, std::string> mounted_namespaces(const std::string &mountinfo);
 
 // Whether one of them is the endpoint's (loader/pod_namespace.hpp). If it cannot be opened, the inode number decides.
 bool is_among(const std::map<std::uint64_t, std::string> &namespaces, const endpoint &entry, std::uint64_t cookie);

@@ -56,7 +56,8 @@ Result<Selection> Selection::of(const Call &call) {
     if (const auto &text = call.value(Opt::address)) {
         Result<ip_addr> addr = parse_ip(*text);
         if (!addr)
-            return usage_error("--address \"" + *text + "\" is not an IP address", "write 192.0.2.1 or 2001:db8::1");
+            return usage_error("--address \"" + *text + "\" is not an IP address", "write 192.0.2.1 or 2001:db8::1",
+                               addr.error());
         selection.address_ = *addr;
     }
     selection.state_directory_ = call.value(Opt::state_dir).value_or(kStateDirectory);

@@ -184,7 +184,8 @@ Result<ip_addr> address_in(const Call &call, Opt option, const char *name) {
     const auto addr = call.has(option) ? parse_ip(*call.value(option)) : Result<ip_addr>(usage_error(""));
     if (!addr)
         return usage_error(std::string("path show needs --") + name + " with an IP address",
-                           "as in \"podlanectl path show web-0 --source 192.0.2.9 --destination 198.51.100.1\"");
+                           "as in \"podlanectl path show web-0 --source 192.0.2.9 --destination 198.51.100.1\"",
+                           addr.error());
     return *addr;
 }
 

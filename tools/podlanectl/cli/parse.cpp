@@ -144,7 +144,9 @@ Error usage_error(std::string message, std::string hint) {
 }
 
 Error usage_error(std::string message, std::string hint, const Error &cause) {
-    return usage_error(std::move(message), cause.hint.empty() ? std::move(hint) : cause.hint);
+    if (!cause.hint.empty())
+        hint = cause.hint;
+    return usage_error(std::move(message), std::move(hint));
 }
 
 Result<Call> parse(std::span<const std::string_view> words) {

@@ -4,6 +4,7 @@
 
 #include "bpf/hand_over.h"
 #include "bpf/headers.h"
+#include "bpf/hidden.h"
 #include "bpf/kernel.h"
 
 #define ND_OPTIONS_MAX 4
@@ -234,11 +235,20 @@ static __always_inline int check_ether_type(struct packet *p)
 	return p->interface->flags & (INTERFACE_ETHER_ANY | ether_flag(p->in->protocol)) ? 0 : REASON_DROP_ETHER_TYPE;
 }
 
+/* Nor TCP, which would end connections there unseen. */
+static __always_inline bool may_hide_nd(struct packet *p)
+{
+	int hidden = find_hidden(p->skb), type = hidden >> 8;
+
+	return hidden == HIDDEN_TOO_FAR || hidden == IPPROTO_TCP ||
+	       ((hidden & 0xff) == IPPROTO_ICMPV6 && (is_discovery(type) || type == HIDDEN_TYPE));
+}
+
 /* Neighbour discovery could be there, or in the next fragment (RFC 7112: the first one has all headers). */
 static __always_inline bool hides_nd(struct packet *p)
 {
 	if (p->in->has_unread_headers)
-		return true;
+		return may_hide_nd(p);
 	if (!p->in->is_first_fragment || p->in->protocol != ETH_P_IPV6)
 		return false;
 	return is_extension(p->ip->protocol) ||

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "bpf/nf_conn.h"
 #include "bpf/packet.h"
 
 /* After that a packet on the slow path has to show it again. */
@@ -68,6 +69,15 @@ static __always_inline void forget_untracked(const struct flow_key *key)
 }
 
 /*
+ * A packet that conntrack counts as no connection's, as with a wrong checksum, shows of none that the host's rules let
+ * it through: it leaves as it came, with the addresses of another one's translation if its sender forges them.
+ */
+static __always_inline bool is_of_no_connection(struct __sk_buff *skb)
+{
+	return has_conntrack && can_read_kernel && !tracing && ctinfo_of(skb) == CTINFO_NONE;
+}
+
+/*
  * A packet that leaves the host stack. Packets of the node itself have come by no interface. If conntrack did not know
  * the flow when its entries were made, it does now, and may translate the replies.
  */
@@ -85,7 +95,7 @@ static __always_inline void note_forwarded(struct packet *p, enum direction from
 		forget_untracked(&key);
 		forget_untracked(&other);
 	}
-	if (p->in->detour)
+	if (p->in->detour || is_of_no_connection(p->skb))
 		return;
 	now.at_ns = ((bpf_ktime_get_ns() - LEFT_BY_MASK) & ~LEFT_BY_MASK) | (p->skb->ifindex & LEFT_BY_MASK);
 	now.check = flow_check(&key);

@@ -7,6 +7,7 @@
 #include "bpf/finish.h"
 #include "bpf/flow_cache.h"
 #include "bpf/forward.h"
+#include "bpf/hidden.h"
 #include "bpf/isolation.h"
 #include "bpf/parse.h"
 #include "bpf/path_cache.h"
@@ -16,31 +17,12 @@
 #include "bpf/tcp_end.h"
 #include "bpf/uplink_responder.h"
 
-#define IPV6_EXTENSIONS_WALKED 8
-
-/* Whether TCP may be behind more IPv6 extension headers than are parsed. A global function: the verifier checks it
- * once. */
-__attribute__((noinline)) int may_hide_tcp(struct __sk_buff *skb)
+/* Whether TCP may be behind more IPv6 extension headers than are parsed. */
+static __always_inline bool may_hide_tcp(struct packet *p)
 {
-	__u32 offset = sizeof(struct ethhdr) + sizeof(struct ipv6hdr), end = ip_end(skb);
-	struct extension header;
-	__u8 protocol;
+	int hidden = find_hidden(p->skb);
 
-	if (bpf_skb_load_bytes(skb, sizeof(struct ethhdr) + __builtin_offsetof(struct ipv6hdr, nexthdr), &protocol,
-			       sizeof(protocol)))
-		return 1;
-#pragma clang loop unroll(disable)
-	for (int i = 0; i <= IPV6_EXTENSIONS_WALKED; i++) {
-		if (!is_extension(protocol))
-			return protocol == IPPROTO_TCP;
-		if (offset + sizeof(header) > end || bpf_skb_load_bytes(skb, offset, &header, sizeof(header)))
-			return 1;
-		if (is_later_fragment(protocol, &header))
-			return 0;
-		offset += extension_bytes(protocol, &header);
-		protocol = header.next;
-	}
-	return 1;
+	return hidden == HIDDEN_TOO_FAR || hidden == IPPROTO_TCP;
 }
 
 /*
@@ -57,7 +39,7 @@ static __always_inline int refuse_hidden_header(struct packet *p)
 	    p->in->protocol == ETH_P_IPV6) /* longer than what Ethernet pads */
 		return REASON_DROP_HIDDEN_HEADER;
 	if (p->in->has_unread_headers)
-		return may_hide_tcp(p->skb) ? REASON_DROP_HIDDEN_HEADER : 0;
+		return may_hide_tcp(p) ? REASON_DROP_HIDDEN_HEADER : 0;
 	if (is_tcp_cut(p) || (p->in->is_first_fragment && !p->in->has_flow && is_extension(p->ip->protocol)))
 		return REASON_DROP_HIDDEN_HEADER;
 	if (!has_priority_tag(p) || p->in->protocol ||
@@ -179,11 +161,14 @@ static __always_inline int find_direct_path(struct packet *p)
 
 /*
  * The node's routes and its reverse path filter may have changed since the host stack let the connection through. If
- * the source is not reached by this uplink, the host stack decides again, with one packet of each query.
+ * the source is not reached by this uplink, the host stack decides again, with one packet of each query. Where the
+ * kernel's memory may not be read, what the host stack let through may have been a forged packet of no connection.
  */
 static __always_inline int check_renewed_source(struct packet *p)
 {
-	if (!(p->follow & FOLLOW_RENEWED) || is_reached_by_uplink(p->skb, p->follow))
+	const __u32 judged = can_read_kernel ? FOLLOW_RENEWED : FOLLOW_QUERIED;
+
+	if (!(p->follow & judged) || is_reached_by_uplink(p->skb, p->follow))
 		return 0;
 	forget_key();
 	return REASON_HOST_SOURCE_LOCAL;

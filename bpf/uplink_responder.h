@@ -38,7 +38,7 @@ static __always_inline int respond_to_neighbour_nd(struct packet *p)
 
 	/* RFC 4861, 7.1.1: a solicitation that passed a router is invalid. No host sends one behind other headers. */
 	if (p->in->hop_limit != 255 || p->in->l4_offset != sizeof(struct ethhdr) + sizeof(struct ipv6hdr) ||
-	    bpf_skb_load_bytes(p->skb, p->in->l4_offset, &request, sizeof(request)))
+	    bpf_skb_load_bytes(p->skb, p->in->l4_offset, &request, sizeof(request)) || is_mapped_ipv4(&request.target))
 		return 0;
 	route = find_requested(p, &request.target);
 	return route ? advertise(p, &request.target, route->uplink_mac, ND_OVERRIDE, REASON_UPLINK_ND) : 0;

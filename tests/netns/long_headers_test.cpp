@@ -44,5 +44,28 @@ TEST_F(LongHeaders, HideNothingButTcp) {
     EXPECT_TRUE(wait_until([&] { return hidden() == 3; })) << hidden();
 }
 
+// Nor does a pod hide neighbour discovery there.
+TEST_F(LongHeaders, OfAPodHideNothingButTcpAndDiscovery) {
+    const Wire wire = pod_.wire();
+    const ip_addr own = pod_.addr(false), outside = ip(Lab::kOutside6);
+    const auto send = [&](const Packet &packet, std::size_t headers) {
+        wire.send(frame(pod_.gateway_mac, pod_.mac, behind_headers(packet, headers)));
+    };
+    std::uint16_t sequence = 0;
+    for (const std::size_t headers : {1U, 4U, 5U, 8U}) {
+        wire.forget();
+        send(echo_request({own, outside}, 7, ++sequence), headers);
+        EXPECT_TRUE(wait_until([&] { return frames_from(wire, outside) > 0; })) << "no reply behind " << headers;
+    }
+    const auto dropped = [&] { return lab_.count(pod_, REASON_DROP_ND_SPOOFED); };
+    EXPECT_EQ(dropped(), 0U);
+    for (const std::size_t headers : {5U, 8U}) {
+        send(tcp({own, outside}, tcp_ack), headers);
+        send(neighbour({own, outside}, 136, 0, own, 2, pod_.mac), headers);
+    }
+    send(echo_request({own, outside}, 7, ++sequence), 9);
+    EXPECT_TRUE(wait_until([&] { return dropped() == 5; })) << dropped();
+}
+
 } // namespace
 } // namespace podlane::test

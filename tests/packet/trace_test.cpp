@@ -69,15 +69,24 @@ TEST_F(Trace, ReportsEachStep) {
 
 TEST_F(Trace, LeavesWhatTheHostStackHasForwardedAsItWas) {
     const auto notes =
-        require(Map<flow_key, forwarded>::open(node().root() + "/live/" PODLANE_MAP_FORWARDED, Access::read_only));
+        require(Map<flow_key, forwarded>::open(node().root() + "/live/" PODLANE_MAP_FORWARDED, Access::read_write));
     const Bytes frame = Ethernet{kPodMac, kHostMac} / Ipv4{peer4(), pod4()} / Udp{53, 40000};
     const std::uint32_t came_by = node().peer.ifindex;
-    (void)node().run(frame, {.program = PODLANE_PROGRAM_TO_POD, .came_by = came_by});
-    const auto before = require(notes.entries());
-    ASSERT_EQ(before.size(), 1U);
+    flow_key key{};
+    key.source = peer4();
+    key.destination = pod4();
+    key.source_port = htons(53);
+    key.destination_port = htons(40000);
+    key.protocol = IPPROTO_UDP;
+    forwarded note{};
+    note.at_ns = 7;
+    note.check = flow_check(&key);
+    require(notes.update(key, note));
     const Tracer tracer = require(Tracer::load(node().root(), PODLANE_PROGRAM_TO_POD));
-    (void)require(tracer.run(node().pod.ifindex, frame, came_by));
-    EXPECT_EQ(require(notes.entries()).front().second.at_ns, before.front().second.at_ns);
+    const TracedRun run = require(tracer.run(node().pod.ifindex, frame, came_by));
+    EXPECT_TRUE(std::ranges::any_of(run.steps, [](const TracedStep &one) { return one.head.kind == TRACE_WRITE; }));
+    EXPECT_EQ(require(notes.entries()).size(), 1U);
+    EXPECT_EQ(require(notes.entries()).front().second.at_ns, 7U);
 }
 
 } // namespace

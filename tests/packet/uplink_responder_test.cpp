@@ -49,6 +49,11 @@ TEST_F(Source, OtherSolicitationsOfTheUplinkAreNotAnswered) {
              {"an advertisement", by_group() / Nd{136, kRequested} / nd_option(2, kNeighbourMac), kHost, in()},
          })
         expect(given);
+    Bytes of_ipv4 = by_group() / solicit / option; // as an IPv4-mapped address
+    constexpr std::size_t kTarget = 14 + 40 + 8;
+    const ip_addr mapped = ip("192.168.133.20");
+    std::memcpy(of_ipv4.data() + kTarget, mapped.word, sizeof mapped.word);
+    expect({"for a pod's IPv4 address", of_ipv4, kHost, in()});
     source_route route = *require(node().tables().source_routes.find({second_.ifindex, kRequested}));
     route.uplink = if_nametoindex("plan0");
     require(node().tables().source_routes.update({second_.ifindex, kRequested}, route));

@@ -69,9 +69,8 @@ Result<void> create_lease(const cni::Request &request, endpoint_mode mode, Rollb
     auto given = request_lease(request, killed); // it releases what it cannot read
     if (killed)
         rollback.keep_records(); // of what it may have given
-    lease = TRY(std::move(given));
-    // Like the record: nobody else may get the address of what is left.
-    rollback.add_record("releasing the lease", [&request] { return ipam::remove(request); });
+    release_on_failure(request, TRY(given), rollback);
+    lease = TRY(std::move(given)).lease;
     return check_wishes(request.config, lease);
 }
 

@@ -9,6 +9,7 @@
 #include "plugin/cni/environment.hpp"
 #include "plugin/cni/ipam_wishes.hpp"
 #include "plugin/cni/result.hpp"
+#include "plugin/cni/version.hpp"
 #include "plugin/found.hpp"
 #include "plugin/ipam.hpp"
 #include "plugin/log.hpp"
@@ -49,6 +50,15 @@ Result<bool> has_ever_held(const AttachmentRecords &records) { return exists(hel
 
 std::string held_file(const AttachmentRecords &records, const AttachmentRecord &record) {
     return held_directory(records) + "/" + record_file_name(record.container_id, record.ifname);
+}
+
+// Before the record says so.
+Result<void> announce_held(const AttachmentRecords &records, const AttachmentRecord &record) {
+    TRY(make_directory(held_directory(records)));
+    const std::string path = held_file(records, record);
+    if (const Fd file(open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)); !file)
+        return system_error(ErrorCode::io_failure, "creating " + path, errno);
+    return {};
 }
 
 // An IPAM plugin that hangs costs a call "ipamTimeout". After a try that failed, calls make none for ten times as long.
@@ -164,6 +174,18 @@ Result<std::vector<Prefix>> release_own(const cni::Request &request, const std::
     return addresses;
 }
 
+// Until when the addresses were held for the pod.
+std::uint64_t held_until(const cni::Attachment &lease, const std::vector<AttachmentRecord> &held) {
+    std::uint64_t until = 0;
+    for (const AttachmentRecord &one : held)
+        if (is_held(one) && std::ranges::any_of(recorded_addresses(one), [&](const Prefix &before) {
+                return std::ranges::any_of(
+                    lease.addresses, [&](const cni::Address &now) { return before == host_prefix(now.prefix.addr); });
+            }))
+            until = std::max(until, one.held_until_ns);
+    return until;
+}
+
 // Addresses that the pod or the runtime requests go first.
 Result<cni::Attachment> take_over(const cni::Request &request, const std::vector<Prefix> &addresses, bool &killed) {
     if (!request.config.pod_addresses.empty() || !request.config.requested_ips.empty() || addresses.empty())
@@ -270,12 +292,7 @@ Result<bool> hold_lease(AttachmentRecord &record) {
     const auto request = recorded_request(record);
     if (!request || !keeps_address(*request))
         return false;
-    // Before the record says so.
-    const std::string directory = held_directory(records_of(request->config));
-    TRY(make_directory(directory));
-    const std::string path = held_file(records_of(request->config), record);
-    if (const Fd file(open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)); !file)
-        return system_error(ErrorCode::io_failure, "creating " + path, errno);
+    TRY(announce_held(records_of(request->config), record));
     record.held_since_ns = realtime_ns();
     record.held_until_ns = record.held_since_ns + request->config.keep_address_s * kNsPerSecond;
     log(cni::Log::Level::info, "the lease is held for " + request->pod.ns + "/" + request->pod.name + " for " +
@@ -283,20 +300,40 @@ Result<bool> hold_lease(AttachmentRecord &record) {
     return true;
 }
 
-Result<cni::Attachment> request_lease(const cni::Request &request, bool &killed) {
+Result<NewLease> request_lease(const cni::Request &request, bool &killed) {
     const AttachmentRecords records = records_of(request.config);
     release_expired_leases(request.config);
     if (!TRY(has_ever_held(records)))
-        return ipam::add(request, killed);
+        return NewLease{TRY(ipam::add(request, killed))};
     std::vector<AttachmentRecord> own = TRY(held_for(request));
     const Fd lock = TRY(lock_leases(request.config, own.empty() ? LOCK_SH : LOCK_EX));
     if (!own.empty()) // another ADD may have had them released meanwhile
         own = TRY(held_for(request));
     auto lease = take_over(request, TRY(release_own(request, own)), killed);
     // One that was killed has said nothing about its range.
-    if (lease || killed || !has_no_address_left(lease.error()))
-        return lease;
-    return TRY(release_oldest(request.config, lease.error())) ? ipam::add(request, killed) : std::move(lease);
+    if (!lease && !killed && has_no_address_left(lease.error()) && TRY(release_oldest(request.config, lease.error())))
+        lease = ipam::add(request, killed);
+    const std::uint64_t until = lease ? held_until(*lease, own) : 0;
+    return NewLease{TRY(std::move(lease)), until};
+}
+
+void release_on_failure(const cni::Request &request, const NewLease &given, Rollback &rollback) {
+    const auto hold_again = [&request, &rollback, given]() -> Result<void> {
+        AttachmentRecord record = TRY(record_of(request));
+        record.held_since_ns = realtime_ns();
+        record.held_until_ns = given.held_until_ns;
+        if (!is_held(record))
+            return ipam::remove(request);
+        record.lease = cni::to_json(given.lease, cni::kNewestVersion);
+        record.only_lease = true;
+        TRY(announce_held(records_of(request.config), record));
+        TRY(records_of(request.config).write(record));
+        rollback.keep_records();
+        forget_held_leases(request); // the record of before
+        return {};
+    };
+    // Like the record: nobody else may get the address of what is left.
+    rollback.add_record("releasing the lease", hold_again);
 }
 
 void forget_held_leases(const cni::Request &request) {

@@ -7,7 +7,9 @@
 #include "loader/record.hpp"
 #include "maps/result.hpp"
 #include "plugin/cni/types.hpp"
+#include "plugin/rollback.hpp"
 
+#include <cstdint>
 #include <vector>
 
 namespace podlane {
@@ -22,10 +24,16 @@ bool keeps_address(const cni::Request &request);
 // until its time is over.
 Result<bool> hold_lease(AttachmentRecord &record);
 
+struct NewLease {
+    cni::Attachment lease;
+    std::uint64_t held_until_ns = 0; // CLOCK_REALTIME; not 0: its addresses were held for the pod
+};
 // For ADD: a lease with the addresses that are held for the pod, if the IPAM plugin gives them again; any other if not.
 // Held leases give way if the IPAM plugin has no address left. ErrorCode::try_again_later if it hangs, and for a while
 // after. Calls of other networks wait for none of this.
-Result<cni::Attachment> request_lease(const cni::Request &request, bool &killed);
+Result<NewLease> request_lease(const cni::Request &request, bool &killed);
+// If that ADD fails: the lease is released, but one that was held goes on being held, for this container.
+void release_on_failure(const cni::Request &request, const NewLease &given, Rollback &rollback);
 
 // For ADD, after everything else: the leases that were held for the pod are its own now.
 void forget_held_leases(const cni::Request &request);

@@ -73,6 +73,23 @@ TEST_F(HeldLeaseTest, APodThatReturnsGetsItsAddressesBack) {
     EXPECT_NE(make(keys(), named("other", "web-0")).text4(), before.first);
 }
 
+// The runtime's DEL of the failed ADD leaves them alone as well; the time goes on.
+TEST_F(HeldLeaseTest, AFailedAddGivesNothingUp) {
+    const auto before = come_and_go("web-0");
+    const Json failing = keys({{"sysctls", {{"net.ipv4.no_such_setting", "1"}}}});
+    const auto container = node_.container();
+    EXPECT_THAT(add(*container, failing, named("shop", "web-0")), fails_with(7, {"no_such_setting"}));
+    EXPECT_EQ(held(), Names{"shop/web-0"});
+    EXPECT_LE(ctl_json("lease list").at(0)["seconds_left"], 300);
+    EXPECT_EQ(node_.leased().size(), 2U);
+    EXPECT_EQ(node_.records().size(), 1U) << "of the last container of the pod";
+    EXPECT_THAT(del(*container, failing, named("shop", "web-0")), succeeds());
+    for (int i = 0; i < 3; ++i)
+        EXPECT_NE(make().text4(), before.first) << i;
+    EXPECT_EQ(addresses(start("web-0")), before);
+    EXPECT_EQ(held(), Names{});
+}
+
 TEST_F(HeldLeaseTest, OnlyPodsThatMayKeepTheirAddress) {
     for (const std::string name : {"web-7d4b9c", "web", "web-", "web-01", "-1"})
         (void)come_and_go(name);

@@ -8,6 +8,7 @@
 #include "maps/tables.hpp"
 #include "maps/text.hpp"
 #include "plugin/history.hpp"
+#include "plugin/listed_rules.hpp"
 #include "plugin/node_program.hpp"
 #include "loader/net/nftables.hpp"
 #include "loader/net/prefix_set.hpp"
@@ -142,8 +143,6 @@ Result<void> drop_nftables(const std::string &network) {
 const char *iptables(bool ipv4) { return ipv4 ? "iptables" : "ip6tables"; }
 const char *iptables_restore(bool ipv4) { return ipv4 ? "iptables-restore" : "ip6tables-restore"; }
 
-constexpr const char *kUnmarked = "podlane"; // a mark is a hash of the chain with this in its place
-
 // As `iptables -S` shows them.
 std::string chain_rules(const cni::Config &config, const std::string &mark, bool ipv4) {
     const std::string add = "-A " + iptables_chain(config.name);
@@ -152,22 +151,6 @@ std::string chain_rules(const cni::Config &config, const std::string &mark, bool
         rules += add + (prefix.length == 0 ? "" : " -d " + to_string(prefix)) + " -j RETURN\n";
     rules += add + " -d " + (ipv4 ? "224.0.0.0/4" : "ff00::/8") + " -j RETURN\n";
     return rules + add + " -m comment --comment \"" + mark + " " + config.name + "\" -j MASQUERADE\n";
-}
-
-// Whichever configuration wrote the rules: the mark in the last one is of all of them.
-bool is_as_marked(std::string_view listed, const std::string &network) {
-    std::string rules(listed.substr(std::min(listed.find("-A "), listed.size())));
-    const std::string end = " " + network + "\" -j MASQUERADE\n";
-    if (!rules.ends_with(end))
-        return false;
-    const std::size_t at = rules.rfind('"', rules.size() - end.size()) + 1;
-    const std::string mark = rules.substr(at, rules.size() - end.size() - at);
-    rules.replace(at, mark.size(), kUnmarked);
-    return mark == kUnmarked || mark == nft_mark(rules); // an earlier version wrote no mark
-}
-
-std::string jump_from(const Prefix &subnet, const std::string &chain) {
-    return "POSTROUTING -s " + to_string(subnet) + " ! -d " + to_string(subnet) + " -j " + chain;
 }
 
 // The chain is replaced as a whole, and jumped to from the subnet of the lease.
@@ -199,39 +182,19 @@ Result<void> drop_iptables(const Until &until, const std::string &network, bool 
     const std::string chain = iptables_chain(network);
     if (!TRY(may_have_chain(chain, ipv4)) || TRY(find_program(iptables(ipv4))).empty())
         return {};
-    const std::string jumps = " -j " + chain;
     const Finished listed = TRY(run(until, iptables(ipv4), {"--wait", "-t", "nat", "-S"}, ""));
     if (!TRY(found(iptables(ipv4), listed)))
         return {};
-    std::string script;
-    std::size_t start = 0;
-    for (std::size_t end = 0; (end = listed.out.find('\n', start)) != std::string::npos; start = end + 1) {
-        const std::string_view line = std::string_view(listed.out).substr(start, end - start);
-        if (line.starts_with("-A POSTROUTING ") && line.ends_with(jumps))
-            script += "-D" + std::string(line.substr(2)) + "\n";
-    }
-    if (listed.out.find("-N " + chain + "\n") == std::string::npos)
+    const std::string script = script_that_removes(listed.out, chain);
+    if (script.empty())
         return {};
-    return run_script(until, iptables_restore(ipv4), {"--wait", "--noflush"},
-                      "*nat\n" + script + "-F " + chain + "\n-X " + chain + "\nCOMMIT\n");
+    return run_script(until, iptables_restore(ipv4), {"--wait", "--noflush"}, script);
 }
 
 // One rule a line, as they would be added; empty if the chain is missing.
 Result<std::string> list_chain(const Until &until, const std::string &chain, bool ipv4) {
     Finished listed = TRY(run(until, iptables(ipv4), {"--wait", "-t", "nat", "-S", chain}, ""));
     return TRY(found(iptables(ipv4), listed)) ? std::move(listed.out) : std::string();
-}
-
-// The subnets from which all but what stays within them is led to the chain.
-std::vector<Prefix> subnets_that_jump(std::string_view rules, const std::string &chain) {
-    std::vector<Prefix> subnets;
-    for (const std::string_view rule : split(rules, "\n")) {
-        const auto words = split(rule, " ");
-        const auto subnet = words.size() > 3 ? parse_prefix(words[3]) : Error{};
-        if (subnet && rule == "-A " + jump_from(*subnet, chain))
-            subnets.push_back(*subnet);
-    }
-    return subnets;
 }
 
 // That the chain is as it was written, and is jumped to from each address.

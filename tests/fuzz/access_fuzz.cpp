@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: MIT
 // Feeds hostile bytes to what podlane-k8s reaches the API server by: a kubeconfig and, behind a NUL byte, what each
 // file that it names holds. No file is read. The bytes are a kubeconfig, and the values of one that is otherwise right.
+// They are also the question on standard input and, behind a NUL byte, the metadata of the server's pod.
 #include "tools/kubernetes/access.hpp"
+#include "tools/kubernetes/question.hpp"
 
+#include "plugin/cni/kubernetes.hpp"
 #include "tests/fuzz/require.hpp"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace {
 
@@ -35,6 +40,33 @@ void check(const Result<k8s::Access> &access) {
     require(std::ranges::all_of(access->token, [](char c) { return c > ' ' && c < 127; }));
 }
 
+// It is one part of a URL's path, and leads to no other place.
+void check_name(const std::string &name) {
+    require(cni::is_dns_name(name) && name.find("..") == std::string::npos);
+    require(name.find_first_of(std::string_view("/?#%\\ \r\n\0", 9)) == std::string::npos);
+}
+
+// The pod of the API server is another one, unless its metadata have the UID.
+void check_question(const std::string &text, const std::string &metadata) {
+    auto question = k8s::parse_question(text);
+    if (!question) {
+        require(!question.error().message.empty());
+        return;
+    }
+    for (const std::string &name : question->node.empty() ? std::vector<std::string>{question->ns, question->pod}
+                                                          : std::vector<std::string>{question->node})
+        check_name(name);
+    const auto document = cni::json::parse_object(metadata, "the metadata");
+    if (!document)
+        return;
+    const cni::json::Node root(&*document, {});
+    const std::string uid = cni::json::print(cni::json::Value(question->uid));
+    if (k8s::check_uid(root, *question))
+        require(question->uid.empty() || cni::json::print(*document).find(uid) != std::string::npos);
+    question->uid.clear();
+    require(k8s::check_uid(root, *question).has_value());
+}
+
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
@@ -45,6 +77,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
         require(path.starts_with('/'));
         return rest;
     };
+    check_question(text, rest);
     check(k8s::parse_kubeconfig(text, "/etc/podlane/kubeconfig", read_file));
     for (const std::string &value : {std::string("tokenFile: token"), "token: " + text,
                                      "{client-certificate: node.pem, client-key-data: \"" + text + "\"}"})

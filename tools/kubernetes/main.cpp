@@ -9,6 +9,7 @@
 #include "plugin/cni/kubernetes.hpp"
 #include "plugin/cni/pod_ranges.hpp"
 #include "plugin/cni/version.hpp"
+#include "tools/kubernetes/question.hpp"
 #include "tools/kubernetes/session.hpp"
 
 #include <unistd.h>
@@ -27,41 +28,6 @@ using cni::json::Value;
 
 constexpr std::chrono::milliseconds kTimeLimit{1700}; // the plugin kills it after 2 s
 constexpr std::size_t kMostInput = std::size_t{64} << 10U;
-
-struct Question {
-    std::string ns, pod, uid;
-    std::string node; // instead of a pod
-    std::string kubeconfig;
-    std::string server, token_file, ca_file;
-};
-
-Result<Question> parse_question(std::string_view text) {
-    const Value document = TRY(cni::json::parse_object(text, "the question on standard input"));
-    const Node root(&document, {});
-    Question question;
-    TRY(cni::json::read(root.at("namespace"), question.ns));
-    TRY(cni::json::read(root.at("pod"), question.pod));
-    TRY(cni::json::read(root.at("uid"), question.uid));
-    TRY(cni::json::read(root.at("node"), question.node));
-    TRY(cni::json::read(root.at("kubeconfig"), question.kubeconfig));
-    TRY(cni::json::read(root.at("server"), question.server));
-    TRY(cni::json::read(root.at("tokenFile"), question.token_file));
-    TRY(cni::json::read(root.at("caFile"), question.ca_file));
-    const bool names_pod = cni::is_dns_name(question.ns) && cni::is_dns_name(question.pod);
-    if (question.node.empty() ? !names_pod : !cni::is_dns_name(question.node))
-        return Error{ErrorCode::invalid_environment, "the question names neither a pod nor a node"};
-    return question;
-}
-
-// The API object of a static pod has another UID, and names that of the kubelet in an annotation.
-Result<void> check_uid(const Node &metadata, const Question &question) {
-    const auto uid = metadata.at("uid").text();
-    const auto of_kubelet = metadata.at("annotations").at("kubernetes.io/config.hash").text();
-    if (question.uid.empty() || (uid && *uid == question.uid) || (of_kubelet && *of_kubelet == question.uid))
-        return {};
-    return Error{ErrorCode::try_again_later, "the pod " + question.ns + "/" + question.pod +
-                                                 " of the API server has another UID than that of the runtime"};
-}
 
 Result<Value> object(Session &session, const std::string &path) {
     Value answer = TRY(session.get(path));

@@ -21,6 +21,20 @@ class AttackFlow : public ServiceTest {
   protected:
     explicit AttackFlow(const Json &keys = Json::object()) : ServiceTest(kPort, kPort, keys) {}
     [[nodiscard]] Mac uplink_mac() { return Wire(lab_->node().ns(), "up0").mac(); }
+    // Packets that have arrived by the uplink, as its program counts them, whatever for.
+    [[nodiscard]] std::uint64_t seen_on_uplink() {
+        const std::uint32_t up0 = Json::parse(lab_->node().run("ip -j link show up0")).at(0).at("ifindex");
+        const counters all = require(require(Counters::open(lab_->node().bpffs(), Access::read_only)).sum(up0));
+        std::uint64_t packets = 0;
+        for (std::size_t why = 0; why < kReasons.size(); ++why)
+            if (why != REASON_UPLINK_SENT && why != REASON_UPLINK_SENT_HOST)
+                packets += all.by_reason[why].packets;
+        return packets;
+    }
+    void expect_seen_on_uplink(std::uint64_t since, std::uint64_t sent) {
+        EXPECT_TRUE(wait_until([&] { return seen_on_uplink() >= since + sent; }))
+            << seen_on_uplink() - since << " of " << sent << " forged frames reach the programs";
+    }
     [[nodiscard]] std::uint64_t fast() const { return lab_->count(client_, REASON_SENT_DIRECT); }
     void forge_replies_of_the_service();
     void knock_at_a_closed_forward_chain();
@@ -43,13 +57,17 @@ void AttackFlow::forge_replies_of_the_service() {
     rule("-A FORWARD -i up0 -m conntrack --ctstate NEW -j DROP");
     const Wire wire(lab_->outside(), "eth0");
     const Mac gateway = uplink_mac();
+    const std::uint64_t before = seen_on_uplink();
+    std::uint64_t sent = 0;
     for (int round = 0; round < 3; ++round)
         for (std::uint16_t port = 20000; port < 20000 + kQueries; ++port) {
             const Ends forged{service_.cluster_ip, addr(client_), kPort, port};
-            wire.send(frame(gateway, wire.mac(), udp(forged)));
-            wire.send(frame(gateway, wire.mac(), tcp(forged, tcp_syn)));
-            wire.send(frame(gateway, wire.mac(), tcp(forged, tcp_syn | tcp_ack)));
+            for (const Packet &one : {udp(forged), tcp(forged, tcp_syn), tcp(forged, tcp_syn | tcp_ack)}) {
+                wire.send(frame(gateway, wire.mac(), one));
+                ++sent;
+            }
         }
+    expect_seen_on_uplink(before, sent);
     int answers = 0;
     for (std::uint16_t port = 20000; port < 20000 + kQueries; ++port)
         for (const Transport transport : {Transport::udp, Transport::tcp})
@@ -111,15 +129,22 @@ TEST_P(AttackDirect, PacketsInTheNameOfAPeerChangeNothing) {
     const Wire wire(lab_->outside(), "eth0");
     const Mac gateway = uplink_mac();
     constexpr std::uint16_t kOwnPort = 20000;
+    const std::uint64_t before = seen_on_uplink();
+    std::uint64_t sent = 0;
+    const auto send = [&](const Packet &one) {
+        wire.send(frame(gateway, wire.mac(), one));
+        ++sent;
+    };
     const Fd tcp_socket = connected({addr(server_), kPort}, Transport::tcp, kOwnPort);
     const Fd udp_socket = connected({addr(server_), kPort}, Transport::udp, kOwnPort);
     for (int round = 0; round < 3; ++round) {
         for (const Ends &forged : {Ends{addr(server_), addr(client_), kPort, kOwnPort},
                                    Ends{addr(client_), addr(server_), kOwnPort, kPort}}) {
-            wire.send(frame(gateway, wire.mac(), udp(forged)));
+            send(udp(forged));
             for (const int flags : std::initializer_list<int>{tcp_syn, tcp_syn | tcp_ack, tcp_ack, tcp_rst})
-                wire.send(frame(gateway, wire.mac(), tcp(forged, static_cast<std::uint8_t>(flags))));
+                send(tcp(forged, static_cast<std::uint8_t>(flags)));
         }
+        expect_seen_on_uplink(before, sent);
         for (const Fd *socket : {&tcp_socket, &udp_socket}) {
             EXPECT_TRUE(answered(*socket));
             expect_fast(*socket);

@@ -3,6 +3,7 @@
 #include "maps/abi/config.h"
 #include "tests/harness/wire.hpp"
 #include "tests/netns/attacker.hpp"
+#include "tests/netns/forged.hpp"
 #include "tests/netns/sources.hpp"
 
 namespace podlane::test {
@@ -33,6 +34,24 @@ class AttackLimit : public testing::Test {
     }
     static constexpr int kTiny = 20;
 
+    // Large messages of discovery, by a process that has CAP_NET_RAW alone.
+    void send_discovery(std::uint8_t type, std::uint8_t hop_limit, const ip_addr &to) {
+        const Mac mac = Wire(pod_->ns(), "eth0").mac();
+        const ip_addr own = SourceLab::addr(*pod_, "eth0", false);
+        const bool is_about_target = type == ND_NEIGHBOR_ADVERT || type == ND_REDIRECT;
+        Packet message = neighbour({own, to}, type, 0, type < ND_NEIGHBOR_SOLICIT ? std::nullopt : std::optional(own),
+                                   is_about_target ? 2 : 1, mac);
+        Bytes option(1408, 0);
+        option[0] = 14;
+        option[1] = 176; // in units of 8 bytes
+        message.payload.insert(message.payload.end(), option.begin(), option.end());
+        message.hop_limit = hop_limit;
+        set_checksum(message, 2);
+        (void)pod_->run("tc qdisc del dev eth0 root"); // as PACKET_QDISC_BYPASS does
+        const forged::Forged one{"a message", frame(PODLANE_HOST_MAC, mac, message)};
+        forged::send_as(Privilege::net_raw, pod_->ns(), "eth0", std::vector<forged::Forged>(kPackets, one));
+    }
+
     SourceLab lab_;
     std::shared_ptr<Container> pod_ = lab_.node().container();
 };
@@ -58,6 +77,39 @@ TEST_F(AttackLimit, ASolicitationThatCannotBeAnsweredIsCharged) {
         ASSERT_TRUE(wire.send(sent, {.checksum = true, .checksum_start = 600, .checksum_offset = 0}));
 
     EXPECT_TRUE(wait_until([&] { return dropped("eth0") >= kPackets / 2; })) << dropped("eth0");
+}
+
+// Those that a router alone sends are dropped before. With another hop limit than 255 they are ordinary packets.
+TEST_F(AttackLimit, NeighbourDiscoveryByARawSocketIsCharged) {
+    const auto victim = lab_.node().container();
+    lab_.add(victim, "eth0", 0);
+    const Wire at(victim->ns(), "eth0");
+    const LimitStates states = require(open_limit_states(lab_.node().bpffs(), Access::read_only));
+    for (const int hop_limit : {255, 64})
+        for (int type = ND_ROUTER_SOLICIT; type <= ND_REDIRECT; ++type) {
+            SCOPED_TRACE("type " + std::to_string(type) + ", hop limit " + std::to_string(hop_limit));
+            pod_ = lab_.node().container();
+            lab_.add(pod_, "eth0", 0, kLimit);
+            const std::uint32_t ifindex = SourceLab::host_veth(*pod_, "eth0");
+            const ip_addr own = SourceLab::addr(*pod_, "eth0", false);
+            const auto charged = [&] {
+                const limit_state state = require(states.find({ifindex, LIMIT_EGRESS})).value();
+                return state.packets + state.dropped;
+            };
+            const std::uint64_t before = charged();
+            send_discovery(static_cast<std::uint8_t>(type), static_cast<std::uint8_t>(hop_limit),
+                           SourceLab::addr(*victim, "eth0", false));
+            if (type == ND_ROUTER_ADVERT || type == ND_REDIRECT) {
+                EXPECT_TRUE(wait_until([&] { return lab_.count(ifindex, REASON_DROP_ND_SPOOFED) >= kPackets; }));
+                EXPECT_EQ(frames_from(at, own), 0U);
+                continue;
+            }
+            EXPECT_TRUE(wait_until([&] { return charged() >= before + kPackets; })) << charged() - before;
+            EXPECT_GE(dropped("eth0"), kPackets / 2);
+            const auto is_it = [&](const Bytes &frame) { return is_from(frame, own); };
+            EXPECT_TRUE(at.until(is_it, patience())) << "within the limit they arrive";
+            EXPECT_LE(frames_from(at, own), kPackets / 2);
+        }
 }
 
 TEST_F(AttackLimit, APacketTooLargeForThePeerInterfaceIsChargedToItsLimit) {

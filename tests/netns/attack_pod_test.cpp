@@ -100,29 +100,57 @@ Repeat flood(const Wire &wire, Bytes frame) {
     });
 }
 
-class AttackDel : public LabTest {};
+class AttackDel : public LabTest {
+  protected:
+    // Else the host stack drops the forged source itself.
+    void prepare() override {
+        for (const char *of : {"all", "default", "up0"})
+            lab_->node().run("sysctl -qw net.ipv4.conf." + std::string(of) + ".rp_filter=0");
+    }
+    [[nodiscard]] Pod attach(bool is_behind_ptp, const Json &keys = Json::object()) {
+        if (!is_behind_ptp)
+            return add_pod(keys);
+        Json ptp = {{"type", "ptp"}, {"ipam", lab_->node().config().at("ipam")}};
+        ptp["ipam"]["routes"] = {{{"dst", "0.0.0.0/0"}}, {{"dst", "::/0"}}};
+        Json after = with_attach(keys);
+        after["type"] = "podlane";
+        after["bpffs"] = lab_->node().bpffs();
+        return lab_->add_pod(std::vector<Json>{ptp, after});
+    }
+    [[nodiscard]] Bytes forged(const Pod &by, std::size_t data) const {
+        const Ends ends{ip(ipv4() ? "198.51.100.9" : "2001:db8:77::9"), outside_addr()};
+        return frame(by.gateway_mac, by.mac, udp(ends, data));
+    }
+    // The test's own foundation: nothing but the programs is in the way of such frames.
+    void expect_passing_without_anti_spoof() {
+        constexpr std::size_t kData = 16; // less than is looked for after it
+        for (const bool is_behind_ptp : {false, true}) {
+            const Wire outside(lab_->outside(), "eth0");
+            const Pod pod = attach(is_behind_ptp, {{"antiSpoof", false}});
+            const Wire wire = pod.wire();
+            const Repeat sending = flood(wire, forged(pod, kData));
+            EXPECT_TRUE(outside.until([](const Bytes &one) { return contains(one, pattern(kData)); }, patience()))
+                << (is_behind_ptp ? "behind ptp" : "alone");
+        }
+    }
+};
 
 // From the first to the last moment of DEL nothing with a forged source leaves the node.
 TEST_P(AttackDel, NothingForgedPasses) {
-    const auto behind_ptp = [&] {
-        Json ptp = {{"type", "ptp"}, {"ipam", lab_->node().config().at("ipam")}};
-        ptp["ipam"]["routes"] = {{{"dst", "0.0.0.0/0"}}, {{"dst", "::/0"}}};
-        Json after = with_attach({{"type", "podlane"}, {"bpffs", lab_->node().bpffs()}});
-        return lab_->add_pod(std::vector<Json>{ptp, after});
-    };
-    const Wire outside(lab_->outside(), "eth0");
+    constexpr std::size_t kData = 24;
     const Pod other = add_pod(); // the network stays
+    expect_passing_without_anti_spoof();
+    const Wire outside(lab_->outside(), "eth0");
     for (int round = 0; round < 6; ++round) {
-        const Pod pod = round % 2 == 0 ? add_pod() : behind_ptp();
+        const Pod pod = attach(round % 2 != 0);
         const Wire wire = pod.wire();
-        const Ends forged{ip(ipv4() ? "198.51.100.9" : "2001:db8:77::9"), outside_addr()};
         const std::uint64_t before = lab_->count(pod, REASON_DROP_SOURCE_ADDRESS);
         {
-            const Repeat sending = flood(wire, frame(pod.gateway_mac, pod.mac, udp(forged, 24)));
+            const Repeat sending = flood(wire, forged(pod, kData));
             ASSERT_TRUE(wait_until([&] { return lab_->count(pod, REASON_DROP_SOURCE_ADDRESS) > before + 100; }));
             EXPECT_EQ(pod.chain->del(*pod.container).rc, 0);
         }
-        const Bytes needle = pattern(24);
+        const Bytes needle = pattern(kData);
         std::size_t passed = 0;
         for (const Bytes &one : outside.arrived())
             passed += contains(one, needle) ? 1 : 0;

@@ -18,8 +18,9 @@ class PromiseOnVeths : public LabTest {
         for (const char *tables : {"iptables", "ip6tables"})
             lab_->node().run(std::string(tables) + " -P FORWARD DROP");
         const Json keys = {{"clusterCIDRs", {"198.18.0.0/16", "2001:db8::/32"}}, {"firstPacket", "host"}};
-        attacker_ = add_pod(keys);
-        Json of_victim = keys;
+        Json of_attacker = keys, of_victim = keys;
+        of_attacker.update(attacker_keys());
+        attacker_ = add_pod(of_attacker);
         of_victim.update(victim_keys());
         victim_ = add_pod(of_victim);
         keep_mac(*lab_, attacker_);
@@ -27,6 +28,7 @@ class PromiseOnVeths : public LabTest {
         of_node_.push_back(link_local_from_mac(node_mac_)); // redirects come from there
         make_senders();
     }
+    [[nodiscard]] virtual Json attacker_keys() const { return Json::object(); }
     [[nodiscard]] virtual Json victim_keys() const { return Json::object(); }
     void make_senders() {
         pod_.mac = attacker_.mac;

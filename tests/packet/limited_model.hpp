@@ -11,7 +11,9 @@ class LimitedModel : public PromiseModel {
     void prepare() override {
         limit(node().pod, {"198.19.0.0/24", "2001:db8:cafe::9/128"},
               {"203.0.113.9/32", "2001:db8:cafe::2/127", "198.19.0.0/16"});
-        limit(node().peer, {}, {"203.0.113.2/32", "2001:db8::10/127", "::/0"});
+        limit(node().peer, {}, {});
+        for (const char *one : {"203.0.113.2/32", "2001:db8::10/127"})
+            node().peer.limits.limited_prefixes.at(LIMIT_INGRESS).shaped.push_back(*parse_prefix(one));
         PromiseModel::prepare();
         limits_.emplace(require(open_limit_states(node().root(), Access::read_only)));
         limited_ = {&node().pod, &node().peer};

@@ -91,7 +91,10 @@ class Model : private NeighbourReader {
     [[nodiscard]] bool is_for_port(const Mac &mac) const {
         return (frame_[0] & 1U) != 0 || std::equal(mac.begin(), mac.end(), frame_.begin());
     }
-    [[nodiscard]] bool must_be_unchanged() const { return sender_.is_pod && sender_.is_left_to_bridge; }
+    // But for ARP, in which the sender may be replaced (names_only_own()).
+    [[nodiscard]] bool must_be_unchanged() const {
+        return sender_.is_pod && (type_ != 0x0806 || sender_.is_left_to_bridge);
+    }
     [[nodiscard]] std::size_t checksum_at() const { return l4_ + (protocol_ == IPPROTO_TCP ? 16U : 6U); }
     // The error of the transport checksum; nothing if the sender computed none.
     [[nodiscard]] std::optional<std::uint16_t> checksum_error(const Bytes &frame) const {
@@ -112,11 +115,11 @@ class Model : private NeighbourReader {
     [[nodiscard]] bool is_header_right() const {
         return !v4_ || !well_formed_ || checksum(std::span(frame_).subspan(l3_, l4_ - l3_)) == 0;
     }
-    // Whether its options are a route or times, which routers write (RFC 791); or look like it.
-    [[nodiscard]] bool is_recorded() const {
+    // Whether its options are a route or times (RFC 791); or look like it.
+    [[nodiscard]] bool has_route_option() const {
         return v4_ && well_formed_ &&
                std::ranges::any_of(std::span(frame_).subspan(l3_ + 20, l4_ - l3_ - 20),
-                                   [](std::uint8_t one) { return one == 7 || one == 68; });
+                                   [](std::uint8_t one) { return one == 7 || one == 68 || one == 131 || one == 137; });
     }
     [[nodiscard]] bool is_fragment() const {
         return later_fragment_ || first_fragment_ || (v4_ && (word(l3_ + 6) & 0x3fffU) != 0);
@@ -220,7 +223,8 @@ class Model : private NeighbourReader {
         if (cuts_tcp(16))
             return judge(out, Demand::drop, "a TCP header that goes on in the next fragment");
         const bool is_tcp = protocol_ == IPPROTO_TCP && !is_later_fragment();
-        if (is_tcp ? is_plain() && has(l4_ + 16) && (frame_[l4_ + 13] & 5U) == 0 : shows_protocol())
+        const bool ends = is_tcp && (extensions_ > 4 || l4_ + 16 > end_ || (frame_[l4_ + 13] & 5U) != 0);
+        if (shows_protocol() && !ends)
             judge(out, Demand::no_drop, "a packet that ends no connection");
     }
     // Of IPv6, behind up to eight extension headers. No first fragment is nested, or padded.
@@ -241,10 +245,12 @@ class Model : private NeighbourReader {
         const auto drop = [&](const char *why) { judge(out, Demand::drop, why); };
         if (!own_mac(6))
             return drop("source MAC");
+        if (is_tag(word(12)) && (is_of_vlan() || is_tag(type_) || l3_ > 18))
+            return judge_tag(out);
         if (type_ == 0x0806)
             return judge_arp(out);
         if (type_ != 0x0800 && type_ != 0x86dd)
-            return tagged_ ? void() : drop("EtherType");
+            return judge_type(out);
         if (!v4_ && !v6_)
             return; // cut
         const bool nd = is_nd();
@@ -255,8 +261,8 @@ class Model : private NeighbourReader {
         }
         if (!own(source_) && !may_lack_source())
             return drop("source address");
-        if (nd && extensions_ > 4)
-            return drop("neighbour discovery behind more headers than are read");
+        if (extensions_ > 4 && !later_fragment_ && (nd || cut_ || extensions_ > 8 || protocol_ == IPPROTO_TCP))
+            return drop("what must not be behind more headers than are read");
         if (nd && hops_ == 255 && claims_foreign())
             return drop("neighbour discovery for others");
         if (first_fragment_ && ((nd && hops_ == 255) || hides_nd()))
@@ -270,9 +276,33 @@ class Model : private NeighbourReader {
         }
         out.may_be_answered = is_for_gateway();
         const bool is_nested = first_fragment_ && later_fragment_; // a fragment of a fragment
-        if (!tagged_ && well_formed_ && extensions_ <= 4 && !cut_ && !is_nested && (!nd || is_own_discovery()))
+        const bool is_near =
+            extensions_ <= 4 || (own(source_) && sum_start_ == 0 && l4_ + 8 <= end_ && !later_fragment_);
+        if (!tagged_ && well_formed_ && is_near && !cut_ && !is_nested && (!nd || is_own_discovery()))
             judge(out, Demand::no_drop, "the pod's own packet");
     }
+    // Of any VLAN but 0: the tag hides what is behind it.
+    [[nodiscard]] bool is_of_vlan() const { return has(16) && (word(14) & 0xfffU) != 0; }
+    // A tag behind a priority tag is never allowed.
+    void judge_tag(Promise &out) const {
+        if (!is_of_vlan() || !is_allowed("vlan"))
+            judge(out, Demand::drop, "VLAN tag");
+        else if (sum_start_ == 0)
+            judge(out, Demand::no_drop, "a VLAN tag that is allowed");
+    }
+    void judge_type(Promise &out) const {
+        const bool is_llc = type_ < 0x600 && !(has(l3_ + 2) && word(l3_) == 0xffff);
+        const char *name = is_llc                               ? "llc"
+                           : type_ == 0x88cc                    ? "lldp"
+                           : type_ == 0x8847 || type_ == 0x8848 ? "mpls"
+                           : type_ == 0x8863 || type_ == 0x8864 ? "pppoe"
+                                                                : "any";
+        if (is_tag(type_) || !(is_allowed(name) || is_allowed("any")))
+            judge(out, Demand::drop, "EtherType");
+        else if (!tagged_)
+            judge(out, Demand::no_drop, "an EtherType that is allowed");
+    }
+    [[nodiscard]] bool is_allowed(const char *ether_type) const { return sender_.ether_types.contains(ether_type); }
     [[nodiscard]] bool is_later_fragment() const { return later_fragment_ || (v4_ && (word(l3_ + 6) & 0x1fffU) != 0); }
     [[nodiscard]] bool is_first_fragment() const {
         return first_fragment_ || (v4_ && (word(l3_ + 6) & 0x3fffU) == 0x2000U);
@@ -298,13 +328,10 @@ class Model : private NeighbourReader {
                                              : false;
     }
     void judge_arp(Promise &out) const {
-        if (!has(l3_ + 28))
-            return;
-        const bool usual = is_usual_arp();
-        if (sum_start_ != 0 || (usual && !(own_mac(l3_ + 8) && claims_own_by_arp())))
-            return judge(out, Demand::drop, "ARP for others");
-        out.may_be_answered = usual && is_for_gateway();
-        if (usual && !tagged_)
+        if (sum_start_ != 0 || !is_usual_arp() || !own_mac(l3_ + 8) || !claims_own_by_arp())
+            return judge(out, Demand::drop, "ARP for others, or of another link");
+        out.may_be_answered = is_for_gateway();
+        if (!tagged_)
             judge(out, Demand::no_drop, "the pod's own ARP");
     }
 };

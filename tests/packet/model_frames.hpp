@@ -47,6 +47,12 @@ class ModelFrames {
             if (const ip_addr &one = any(addresses_); is_ipv4(one) == v4)
                 return one;
     }
+    ip_addr own_address6() {
+        std::vector<ip_addr> own;
+        std::ranges::copy_if(sender_.addresses, std::back_inserter(own),
+                             [](const ip_addr &one) { return !is_ipv4(one); });
+        return own.empty() ? address(false) : any(own);
+    }
     const ModelFlow &flow(bool v4) {
         for (;;)
             if (const ModelFlow &one = any(sender_.flows); is_ipv4(one.source) == v4)
@@ -63,15 +69,19 @@ class ModelFrames {
             return link / arp();
         case 1:
             return Ethernet{destination, source,
-                            std::array<std::uint16_t, 6>{0x88cc, 0x8847, 0x8863, 0x0040, 0x86dd, 0x0800}[below(6)]} /
-                   noise(below(90));
+                            std::array<std::uint16_t, 8>{0x88cc, 0x8847, 0x8848, 0x8863, 0x8864, 0x0040, 0x86dd,
+                                                         0x0800}[below(8)]} /
+                   (below(8) == 0 ? Bytes(below(90), 0xff) : noise(below(90)));
         case 2:
         case 3:
             return maybe_cut(link / ip_header(address(v4), address(v4)) / any_transport(flow(v4)));
-        case 4:
+        case 4: {
+            const bool is_own = below(3) == 0; // all that it claims
             return link /
-                   ip6(address(false), below(2) == 0 ? ip("ff02::1") : address(false), below(8) == 0 ? 64 : 255) /
-                   discovery();
+                   ip6(is_own ? own_address6() : address(false), below(2) == 0 ? ip("ff02::1") : address(false),
+                       below(8) == 0 ? 64 : 255) /
+                   discovery(is_own);
+        }
         default:
             const ModelFlow &of = flow(v4);
             return maybe_cut(link / ip_header(of.source, of.destination) /
@@ -90,9 +100,11 @@ class ModelFrames {
         return frame;
     }
     Frame arp() {
-        return Frame(Arp{static_cast<std::uint16_t>(1 + below(2)), below(4) == 0 ? kForeignMac : sender_.mac,
-                         address(true), below(2) == 0 ? gateway4() : address(true)}
-                         .layer());
+        Arp out{static_cast<std::uint16_t>(1 + below(2)), below(4) == 0 ? kForeignMac : sender_.mac, address(true),
+                below(2) == 0 ? gateway4() : address(true)};
+        if (below(8) == 0)
+            out.hardware = 6; // IEEE 802, which Linux takes as well
+        return Frame(out.layer());
     }
     Frame ip_header(const ip_addr &from, const ip_addr &to) { return is_ipv4(from) ? ip4(from, to) : ip6(from, to); }
     Frame ip4(const ip_addr &from, const ip_addr &to) {
@@ -211,12 +223,14 @@ class ModelFrames {
             return Udp{40000, 6081} / Bytes{1, 0, 0x65, 0x58, 0, 0, 42, 0, 1, 2, 0x80, 0} / link / inner;
         }
     }
-    Frame discovery() {
-        const auto type = static_cast<std::uint8_t>(133 + below(5));
+    // `is_own`: claims nothing of others.
+    Frame discovery(bool is_own) {
+        const auto type = static_cast<std::uint8_t>(is_own ? 133 + 2 * below(2) : 133 + below(5));
         const ip_addr target = below(4) == 0 ? gateway6() : address(false);
         Frame out = type == 133 ? Frame(icmp6(type, 0).layer()) : Frame(Nd{type, target}.layer());
         for (std::size_t i = below(6); i > 0; --i)
-            out = out / nd_option(static_cast<std::uint8_t>(1 + below(4)), below(3) == 0 ? kForeignMac : sender_.mac);
+            out = out / nd_option(static_cast<std::uint8_t>(1 + below(4)),
+                                  !is_own && below(3) == 0 ? kForeignMac : sender_.mac);
         if (below(4) == 0) { // one that is large
             const std::size_t units = std::array<std::size_t, 4>{2, 100, 176, 255}[below(4)];
             Bytes large = nd_option(14, {}, static_cast<std::uint8_t>(units));

@@ -7,6 +7,9 @@
 
 #include <arpa/inet.h>
 
+#include <set>
+#include <string>
+
 namespace podlane::packet {
 
 // A connection that the host has confirmed, in one direction.
@@ -60,6 +63,7 @@ struct ModelSender {
     std::vector<ip_addr> addresses{};
     std::vector<ModelFlow> flows{};
     std::vector<Prefix> allowed{};         // sources besides its addresses
+    std::set<std::string> ether_types{};   // allowedEtherTypes
     std::vector<ip_addr> peer_addresses{}; // of the container's other interface
     Mac peer_mac{};                        // of that one
     std::vector<ip_addr> isolated{};       // of a pod that does not let it in

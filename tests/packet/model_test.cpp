@@ -120,6 +120,34 @@ class DirectModel : public PromiseModel {
 
 TEST_F(DirectModel, HoldsForGeneratedFrames) { hold_for_generated_frames(std::chrono::seconds(3)); }
 
+// Each set of EtherTypes by turns; tags, which are in the frame here, are never allowed.
+class EtherTypesModel : public PromiseModel {
+  protected:
+    void change() override {
+        constexpr std::array<std::pair<const char *, std::uint32_t>, 5> kTypes = {{{"llc", INTERFACE_ETHER_LLC},
+                                                                                   {"lldp", INTERFACE_ETHER_LLDP},
+                                                                                   {"mpls", INTERFACE_ETHER_MPLS},
+                                                                                   {"pppoe", INTERFACE_ETHER_PPPOE},
+                                                                                   {"any", INTERFACE_ETHER_ANY}}};
+        interface entry = require(node().tables().interfaces.find(node().pod.ifindex)).value();
+        for (std::size_t i = 0; i < kTypes.size(); ++i) {
+            const auto &[name, flag] = kTypes.at(i);
+            const bool is_allowed = (changes_ >> i & 1U) != 0;
+            entry.flags = is_allowed ? entry.flags | flag : entry.flags & ~flag;
+            if (is_allowed)
+                pod_.ether_types.insert(name);
+            else
+                pod_.ether_types.erase(name);
+        }
+        require(node().tables().interfaces.replace(node().pod.ifindex, entry));
+        ++changes_;
+    }
+    [[nodiscard]] bool has_seen_all() const override { return changes_ >= 32; }
+    unsigned changes_ = 0;
+};
+
+TEST_F(EtherTypesModel, HoldsForGeneratedFrames) { hold_for_generated_frames(std::chrono::seconds(3)); }
+
 // The peer lets in one group, or whoever is no pod, or nobody, by turns: a decision that is cached ends with each
 // change.
 class IsolatedModel : public PromiseModel {

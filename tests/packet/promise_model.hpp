@@ -10,7 +10,7 @@
 
 namespace podlane::packet {
 
-constexpr unsigned long kModels = 6; // as many tests of a file share the wanted frames
+constexpr unsigned long kModels = 7; // as many tests of a file share the wanted frames
 
 class PromiseModel : public PacketTest {
   protected:
@@ -90,7 +90,7 @@ class PromiseModel : public PacketTest {
         if (outcome.verdict == kNext && !model.names_only_own(outcome.frame))
             return "ARP that names another sender";
         if (outcome.verdict == kNext && model.must_be_unchanged() && outcome.frame != frame)
-            return "changed on its way to the bridge:\n" + hex(outcome.frame);
+            return "changed on its way to the host stack:\n" + hex(outcome.frame);
         if (outcome.verdict == kDropped || outcome.verdict == kNext)
             return "";
         if (promise.may_be_handed_over)
@@ -130,7 +130,9 @@ class PromiseModel : public PacketTest {
     }
     // The charge of a packet to or from another address; none: of no IP.
     static std::uint64_t charge(const Pod &pod, limit_direction direction, const ip_addr *other, const Model &model) {
-        const bool is_exempt = other != nullptr && is_in(pod.limits.limited_prefixes.at(direction).unshaped, *other);
+        const auto &prefixes = pod.limits.limited_prefixes.at(direction);
+        const bool is_exempt = other != nullptr && (prefixes.shaped.empty() ? is_in(prefixes.unshaped, *other)
+                                                                            : !is_in(prefixes.shaped, *other));
         const cni::Bandwidth of = pod.limits.bandwidth.value_or(cni::Bandwidth{});
         return is_exempt || (direction == LIMIT_EGRESS ? of.egress_rate : of.ingress_rate) == 0 ? 0
                                                                                                 : model.wire_bytes();

@@ -88,9 +88,9 @@ std::string joined(ProgramNames names) {
     return text;
 }
 
-// The storage of the sockets, which knows the rate that the application set itself. Of another size it is of another
-// layout: sockets are then taken for those of applications that set none.
-Result<void> keep_paced_sockets(bpf_map *map, const std::string &maps_from) {
+// The storages of sockets, which have no pin: the rate that an application set itself, and who spoke first on a socket
+// of UDP. One of another size is of another layout, and begins empty.
+Result<void> keep_sockets(bpf_map *map, const std::string &maps_from) {
     if (maps_from.empty())
         return {};
     const std::string path = maps_from + "/" PODLANE_PROGRAM_FROM_POD;
@@ -104,8 +104,9 @@ Result<void> keep_paced_sockets(bpf_map *map, const std::string &maps_from) {
         return known.error();
     if (known->info.value_size != bpf_map__value_size(map))
         return {};
-    return bpf_map__reuse_fd(map, known->fd.get()) == 0 ? Result<void>{}
-                                                        : load_error("sharing map paced_sockets", errno);
+    if (bpf_map__reuse_fd(map, known->fd.get()) != 0)
+        return load_error(std::string("sharing map ") + bpf_map__name(map), errno);
+    return {};
 }
 
 // A directory of pins in the making.
@@ -188,7 +189,8 @@ Result<Owned<maps_bpf>> make_maps(const std::string &directory, const LoadSettin
     set_map_sizes(maps->obj, settings);
     if (!maps_from.empty())
         TRY(reuse_maps(maps->obj, maps_from));
-    TRY(keep_paced_sockets(maps->maps.paced_sockets, maps_from));
+    for (bpf_map *storage : {maps->maps.paced_sockets, maps->maps.udp_sockets})
+        TRY(keep_sockets(storage, maps_from));
     TRY(load_object(maps->obj, "making the maps"));
     TRY(count_unknown(maps->obj));
     TRY(name_netns(directory, TRY(net::own_netns())));

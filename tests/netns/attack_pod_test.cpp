@@ -298,6 +298,13 @@ TEST_P(AttackHijack, QueriesOfSocketsThatSentOptionsFirstStayOnTheirInterface) {
     expect_answers_to("options", speak_to(lab_.provider(0), other, "hello", true));
 }
 
+TEST_P(AttackHijack, QueriesOfSocketsThatSpokeBeforeAnUpgradeStayOnTheirInterface) {
+    std::vector<Fd> sockets = speak_to(lab_.provider(0), ip(SourceLab::on_link(0, 1, ipv4())), "hello");
+    const Output done = lab_.node().podlanectl("upgrade --force");
+    ASSERT_EQ(done.rc, 0) << done.out << done.err;
+    expect_answers_to("upgrade", std::move(sockets));
+}
+
 // Nobody has noted who spoke first, but conntrack knows the conversation. A strict reverse path filter with rules by
 // source, as docs/SOURCE-ROUTING.md advises, lets what is forged pass.
 TEST_P(AttackHijack, ConversationsThatBeganBeforeTheOtherInterfaceCameStayOnTheirs) {

@@ -240,8 +240,7 @@ static __always_inline bool may_hide_nd(struct packet *p)
 {
 	int hidden = find_hidden(p->skb), type = hidden >> 8;
 
-	return hidden == HIDDEN_TOO_FAR || hidden == IPPROTO_TCP ||
-	       ((hidden & 0xff) == IPPROTO_ICMPV6 && (is_discovery(type) || type == HIDDEN_TYPE));
+	return may_be_tcp(hidden) || ((hidden & 0xff) == IPPROTO_ICMPV6 && (is_discovery(type) || type == HIDDEN_TYPE));
 }
 
 /* Neighbour discovery could be there, or in the next fragment (RFC 7112: the first one has all headers). */

@@ -87,7 +87,7 @@ static __always_inline void note_forwarded(struct packet *p, enum direction from
 	struct forwarded *last, now = {.came_by = p->skb->ingress_ifindex};
 	struct flow_key key = {}, other = {};
 
-	if (!now.came_by || !p->in->has_flow || p->in->is_icmp_error || !is_tcp_or_udp)
+	if (!now.came_by || !p->in->has_flow || p->in->is_icmp_error || !is_tcp_or_udp || is_of_no_connection(p->skb))
 		return;
 	set_key(p->in, &key, from);
 	if (first_is_direct) {
@@ -95,7 +95,7 @@ static __always_inline void note_forwarded(struct packet *p, enum direction from
 		forget_untracked(&key);
 		forget_untracked(&other);
 	}
-	if (p->in->detour || is_of_no_connection(p->skb))
+	if (p->in->detour)
 		return;
 	now.at_ns = ((bpf_ktime_get_ns() - LEFT_BY_MASK) & ~LEFT_BY_MASK) | (p->skb->ifindex & LEFT_BY_MASK);
 	now.check = flow_check(&key);

@@ -17,14 +17,6 @@
 #include "bpf/tcp_end.h"
 #include "bpf/uplink_responder.h"
 
-/* Whether TCP may be behind more IPv6 extension headers than are parsed. */
-static __always_inline bool may_hide_tcp(struct packet *p)
-{
-	int hidden = find_hidden(p->skb);
-
-	return hidden == HIDDEN_TOO_FAR || hidden == IPPROTO_TCP;
-}
-
 /*
  * A TCP header must not hide from follow_end(): the host stack puts fragments together, and strips stacked priority
  * tags. The kernel discards fragments that overlap.
@@ -39,7 +31,7 @@ static __always_inline int refuse_hidden_header(struct packet *p)
 	    p->in->protocol == ETH_P_IPV6) /* longer than what Ethernet pads */
 		return REASON_DROP_HIDDEN_HEADER;
 	if (p->in->has_unread_headers)
-		return may_hide_tcp(p) ? REASON_DROP_HIDDEN_HEADER : 0;
+		return may_be_tcp(find_hidden(p->skb)) ? REASON_DROP_HIDDEN_HEADER : 0;
 	if (is_tcp_cut(p) || (p->in->is_first_fragment && !p->in->has_flow && is_extension(p->ip->protocol)))
 		return REASON_DROP_HIDDEN_HEADER;
 	if (!has_priority_tag(p) || p->in->protocol ||

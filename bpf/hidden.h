@@ -39,3 +39,8 @@ __attribute__((noinline)) int find_hidden(struct __sk_buff *skb)
 	}
 	return HIDDEN_TOO_FAR;
 }
+
+static __always_inline bool may_be_tcp(int hidden)
+{
+	return hidden == HIDDEN_TOO_FAR || hidden == IPPROTO_TCP;
+}

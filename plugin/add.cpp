@@ -69,7 +69,7 @@ Result<void> create_lease(const cni::Request &request, endpoint_mode mode, Rollb
     auto given = request_lease(request, killed); // it releases what it cannot read
     if (killed)
         rollback.keep_records(); // of what it may have given
-    release_on_failure(request, TRY(given), rollback);
+    settle_on_failure(request, TRY(given), rollback);
     lease = TRY(std::move(given)).lease;
     return check_wishes(request.config, lease);
 }

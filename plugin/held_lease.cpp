@@ -198,6 +198,24 @@ Result<cni::Attachment> take_over(const cni::Request &request, const std::vector
     return ipam::add(request, killed);
 }
 
+// false: it was not held, or its time is over, or a DEL has come meanwhile.
+Result<bool> hold_again(const cni::Request &request, const NewLease &given) {
+    const AttachmentRecords records = records_of(request.config);
+    auto record = TRY(records.find(request.container_id, request.ifname));
+    if (!record)
+        return false;
+    record->held_since_ns = realtime_ns();
+    record->held_until_ns = given.held_until_ns;
+    if (!is_held(*record))
+        return false;
+    record->lease = cni::to_json(given.lease, cni::kNewestVersion);
+    record->only_lease = true;
+    record->entry.reset();
+    TRY(announce_held(records, *record));
+    TRY(records.write(*record));
+    return true;
+}
+
 bool has_no_address_left(const Error &error) {
     return error.code == ErrorCode::try_again_later ||
            error.message.find("no IP addresses available") != std::string::npos;
@@ -317,23 +335,18 @@ Result<NewLease> request_lease(const cni::Request &request, bool &killed) {
     return NewLease{TRY(std::move(lease)), until};
 }
 
-void release_on_failure(const cni::Request &request, const NewLease &given, Rollback &rollback) {
-    const auto hold_again = [&request, &rollback, given]() -> Result<void> {
-        AttachmentRecord record = TRY(record_of(request));
-        record.held_since_ns = realtime_ns();
-        record.held_until_ns = given.held_until_ns;
-        if (!is_held(record))
+void settle_on_failure(const cni::Request &request, const NewLease &given, Rollback &rollback) {
+    // Like the record: nobody else may get the address of what is left.
+    rollback.add_record("releasing the lease, or holding it again", [&request, &rollback, given]() -> Result<void> {
+        const auto held = hold_again(request, given);
+        if (!held)
+            log(cni::Log::Level::warning, held.error().message + ": the lease is not held");
+        if (!held || !*held)
             return ipam::remove(request);
-        record.lease = cni::to_json(given.lease, cni::kNewestVersion);
-        record.only_lease = true;
-        TRY(announce_held(records_of(request.config), record));
-        TRY(records_of(request.config).write(record));
         rollback.keep_records();
         forget_held_leases(request); // the record of before
         return {};
-    };
-    // Like the record: nobody else may get the address of what is left.
-    rollback.add_record("releasing the lease", hold_again);
+    });
 }
 
 void forget_held_leases(const cni::Request &request) {

@@ -32,8 +32,8 @@ struct NewLease {
 // Held leases give way if the IPAM plugin has no address left. ErrorCode::try_again_later if it hangs, and for a while
 // after. Calls of other networks wait for none of this.
 Result<NewLease> request_lease(const cni::Request &request, bool &killed);
-// If that ADD fails: the lease is released, but one that was held goes on being held, for this container.
-void release_on_failure(const cni::Request &request, const NewLease &given, Rollback &rollback);
+// If that ADD fails: the lease is released, but one that was held goes on being held, by this container.
+void settle_on_failure(const cni::Request &request, const NewLease &given, Rollback &rollback);
 
 // For ADD, after everything else: the leases that were held for the pod are its own now.
 void forget_held_leases(const cni::Request &request);

@@ -41,8 +41,8 @@
 	X(DROP_SOURCE_ADDRESS, "drop-source-address", DROP, "source address is not the endpoint's")                    \
 	X(DROP_ARP_SPOOFED, "drop-arp-spoofed", DROP, "ARP sender is not the endpoint")                                \
 	X(DROP_ND_SPOOFED, "drop-nd-spoofed", DROP,                                                                    \
-	  "neighbour discovery for another address or as a router; it or TCP behind more than 4 headers, anything "    \
-	  "behind more than 8")                                                                                        \
+	  "neighbour discovery for another address or as a router; it or TCP behind more than 4 headers, "             \
+	  "all but later fragments behind more than 8")                                                                \
 	X(DROP_MALFORMED, "drop-malformed", DROP,                                                                      \
 	  "Ethernet, ARP or IP header truncated or inconsistent, or IPv4-mapped addresses in IPv6")                    \
 	X(HOST_SCOPE, "host-scope", HOST,                                                                              \

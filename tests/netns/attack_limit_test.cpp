@@ -10,7 +10,7 @@ namespace podlane::test {
 namespace {
 
 const Json kLimit = {{"egressRate", 1000000}, {"egressBurst", 400000}};
-constexpr int kPackets = 200; // far beyond the burst
+constexpr int kPackets = 1000; // far beyond the burst
 
 class AttackLimit : public testing::Test {
   protected:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Packets of IPv6 behind more extension headers than the programs parse: only TCP could hide there from conntrack.
+#include "tests/harness/frame.hpp"
 #include "tests/netns/lab.hpp"
 #include "tests/netns/segments.hpp"
 
@@ -42,6 +43,9 @@ TEST_F(LongHeaders, HideNothingButTcp) {
     const Packet request = echo_request({ip(Lab::kOutside6), ip(Lab::kNode6)}, 7, ++sequence);
     wire.send(frame(uplink, wire.mac(), behind_headers(request, 9)));
     EXPECT_TRUE(wait_until([&] { return hidden() == 3; })) << hidden();
+    for (const std::uint16_t outer : {0x8100, 0x88a8})
+        wire.send(frames::tagged(frame(uplink, wire.mac(), request), {{outer, 0}, {0x8100, 0}}));
+    EXPECT_TRUE(wait_until([&] { return hidden() == 5; })) << hidden();
 }
 
 // Nor does a pod hide neighbour discovery there.

@@ -9,7 +9,7 @@ namespace podlane::packet {
 class LimitedModel : public PromiseModel {
   protected:
     void prepare() override {
-        limit(node().pod, {"198.19.0.0/24", "2001:db8:cafe::9/128"},
+        limit(node().pod, {"198.19.0.0/24", "2001:db8:cafe::9/128", "::/8"},
               {"203.0.113.9/32", "2001:db8:cafe::2/127", "198.19.0.0/16"});
         limit(node().peer, {}, {});
         for (const char *one : {"203.0.113.2/32", "2001:db8::10/127"})

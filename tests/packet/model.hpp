@@ -223,7 +223,8 @@ class Model : private NeighbourReader {
         if (cuts_tcp(16))
             return judge(out, Demand::drop, "a TCP header that goes on in the next fragment");
         const bool is_tcp = protocol_ == IPPROTO_TCP && !is_later_fragment();
-        const bool ends = is_tcp && (extensions_ > 4 || l4_ + 16 > end_ || (frame_[l4_ + 13] & 5U) != 0);
+        const bool ends =
+            is_tcp && (extensions_ > 4 || l4_ + (is_first_fragment() ? 20 : 16) > end_ || (frame_[l4_ + 13] & 5U) != 0);
         if (shows_protocol() && !ends)
             judge(out, Demand::no_drop, "a packet that ends no connection");
     }

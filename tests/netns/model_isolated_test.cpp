@@ -275,8 +275,13 @@ class IsolatedOnVeths : public PromiseOnVeths {
             note("frames of the node's wire", ethertype(frame) != ETHERTYPE_IPV6);
             return true;
         }
+        const bool is_nodes = !is_foreign(frame, of_node_, victim_.gateway_mac);
         if (of.is_of_link())
-            return !is_foreign(frame, of_node_, victim_.gateway_mac);
+            return is_nodes;
+        // The node's own errors are let in: its kernel sends them by the source route of the packet they are about.
+        const bool has_options = ethertype(frame) == ETHERTYPE_IP && (frame[14] & 15U) > 5;
+        if (is_nodes && of.is_error() && has_options)
+            return true;
         return std::ranges::any_of(talks_, [&](const Talk &talk) { return is_of_talk(frame, talk); });
     }
     void note_at_open(const Bytes &frame) {

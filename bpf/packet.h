@@ -167,7 +167,7 @@ struct {
 	__type(value, struct flow_scratch);
 } scratch SEC(".maps");
 
-/* Who spoke first on a UDP socket of a container with several interfaces. */
+/* Who spoke first on a UDP socket of a container with several interfaces. An upgrade keeps it, as struct announced. */
 enum first_speaker {
 	SPEAKER_SOCKET = 1,
 	SPEAKER_PEER = 2,

@@ -106,12 +106,12 @@ class LossOnVeths : public LabTestOf<Setting> {
         return !GetParam().is_routed && (contains(prefix(Lab::kPods4), of) || contains(prefix(Lab::kPods6), of)) &&
                std::ranges::find(of_pods_, of) == of_pods_.end();
     }
-    // On two nodes: what is of a link or its gateway; options, which an egress route does not read, and of a route or
-    // times, in which each router writes, as in what it answers; fragments that conntrack waits for the rest of; a
-    // wrong header checksum, which an uplink's card finds; the link's broadcast address as a source, which the kernel
-    // lets pass where no rule has it look.
+    // On two nodes: what is of a link or its gateway; options, which an egress route does not read, and in which each
+    // router writes its own address or the time; fragments that conntrack waits for the rest of; a wrong header
+    // checksum, which an uplink's card finds; the link's broadcast address as a source, which the kernel lets pass
+    // where no rule has it look.
     [[nodiscard]] bool may_differ(const Model &model, const ModelSender &sender) const {
-        if (!model.is_ip() || model.is_discovery() || model.has_route_option() || is_of_link(model.destination()) ||
+        if (!model.is_ip() || model.is_discovery() || model.is_recorded() || is_of_link(model.destination()) ||
             (is_of_link(model.source()) && !(sender.is_pod && model.source() == pod_.addresses.back())))
             return true;
         for (const ip_addr &end : {model.source(), model.destination()})

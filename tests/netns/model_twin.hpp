@@ -170,6 +170,12 @@ class Course {
                ((protocol_of(frame) == IPPROTO_ICMP && frame[at] == ICMP_TIME_EXCEEDED) ||
                 (protocol_of(frame) == IPPROTO_ICMPV6 && frame[at] == ICMP6_TIME_EXCEEDED));
     }
+    // A node sends it, by its own address, to whom the source route of the packet names that it is about.
+    static bool is_source_routed_error(const Bytes &frame) {
+        const std::size_t at = transport_at(frame);
+        return ethertype(frame) == ETHERTYPE_IP && at > 34 && protocol_of(frame) == IPPROTO_ICMP &&
+               (frame[at] == ICMP_DEST_UNREACH || frame[at] == ICMP_TIME_EXCEEDED || frame[at] == ICMP_PARAMETERPROB);
+    }
     // For packets that come back: they depend on addresses of the node that are not alike.
     static Bytes kind(const Caught &one) {
         const std::string text = kind_of(one.frame);
@@ -189,7 +195,7 @@ class Course {
         const bool v4 = ethertype(out) == ETHERTYPE_IP;
         if (!v4 && out.size() > 62 && out[20] == IPPROTO_FRAGMENT)
             blank(58, 4);
-        if (forges && out.size() > 58 &&
+        if ((forges || is_source_routed_error(out)) && out.size() > 58 &&
             out[v4 ? 23 : 20] == (v4 ? std::uint8_t{IPPROTO_ICMP} : std::uint8_t{IPPROTO_ICMPV6})) {
             blank(v4 ? 18 : 15, v4 ? 2 : 3); // identification; flow label
             blank(v4 ? 24 : 22, v4 ? 6 : 16);

@@ -115,11 +115,11 @@ class Model : private NeighbourReader {
     [[nodiscard]] bool is_header_right() const {
         return !v4_ || !well_formed_ || checksum(std::span(frame_).subspan(l3_, l4_ - l3_)) == 0;
     }
-    // Whether its options are a route or times (RFC 791); or look like it.
-    [[nodiscard]] bool has_route_option() const {
+    // Whether its options are a route or times, which routers write (RFC 791); or look like it.
+    [[nodiscard]] bool is_recorded() const {
         return v4_ && well_formed_ &&
                std::ranges::any_of(std::span(frame_).subspan(l3_ + 20, l4_ - l3_ - 20),
-                                   [](std::uint8_t one) { return one == 7 || one == 68 || one == 131 || one == 137; });
+                                   [](std::uint8_t one) { return one == 7 || one == 68; });
     }
     [[nodiscard]] bool is_fragment() const {
         return later_fragment_ || first_fragment_ || (v4_ && (word(l3_ + 6) & 0x3fffU) != 0);

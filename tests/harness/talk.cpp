@@ -162,6 +162,15 @@ Fd connected(const net::Namespace &where, Transport transport, const Endpoint &s
     return socket;
 }
 
+Fd accepted(const Fd &listener) {
+    if (const int error = wait_for(listener.get(), POLLIN, patience()); error != 0)
+        throw std::runtime_error(std::string("waiting for a connection: ") + std::strerror(error));
+    Fd made(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!made)
+        throw_errno("accept4");
+    return made;
+}
+
 bool send_datagram(const Fd &socket, const Endpoint &to, std::string_view text) {
     SocketAddress address = to_socket(to, is_ipv4(to.addr));
     return sendto(socket.get(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL, address.get(), address.size) >=

@@ -40,14 +40,6 @@ class AttackOpening : public LabTest {
             wire.send(frame(gateway, wire.mac(), packet));
         }
     }
-    [[nodiscard]] Fd accepted() {
-        Fd made;
-        EXPECT_TRUE(wait_until([&] {
-            made = Fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-            return static_cast<bool>(made);
-        }));
-        return made;
-    }
 
     Pod pod_;
     Fd listener_;
@@ -69,7 +61,7 @@ TEST_P(AttackOpening, ChangesNoConnection) {
     for (std::size_t i = 0; i < kForged.size(); ++i)
         EXPECT_EQ(send_text(clients.at(i), "hello"), 0) << "after forged flags " << kForged.at(i);
     for (std::size_t i = 0; i < kForged.size(); ++i) {
-        servers.push_back(accepted());
+        servers.push_back(accepted(listener_));
         EXPECT_EQ(receive(servers.back()).text, "hello");
     }
     ASSERT_TRUE(wait_until([&] { return count_in("ESTABLISHED") == kForged.size(); }));

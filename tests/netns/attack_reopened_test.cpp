@@ -152,11 +152,7 @@ TEST_P(AttackReopened, ADeletedEntryLeavesNoWayByTcpToAServerThatStreams) {
     const Fd listener = open_socket(peer.ns(), Transport::tcp, ipv4(), {addr(peer), kOwnPort});
     ASSERT_EQ(listen(listener.get(), 1), 0);
     const Fd client = connected(hostile.ns(), Transport::tcp, {addr(peer), kOwnPort}, {addr(hostile), kOwnPort});
-    Fd server;
-    ASSERT_TRUE(wait_until([&] {
-        server = Fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-        return static_cast<bool>(server);
-    }));
+    const Fd server = accepted(listener);
     ASSERT_TRUE(wait_until([&] {
         EXPECT_EQ(send_text(client, "hello"), 0);
         EXPECT_EQ(receive(server).text, "hello");

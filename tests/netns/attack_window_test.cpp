@@ -35,10 +35,7 @@ class AttackWindow : public LabTestOf<std::tuple<LabParameter, bool>> {
     // A connection on the fast path.
     void open() {
         client_ = connected(pod_.ns(), Transport::tcp, {outside_addr(), kPort}, {addr(pod_), kOwnPort});
-        ASSERT_TRUE(wait_until([&] {
-            server_ = Fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-            return static_cast<bool>(server_);
-        }));
+        server_ = accepted(listener_);
         ASSERT_TRUE(wait_until([&] {
             const std::uint64_t sent = fast(REASON_SENT_UPLINK), received = fast(REASON_RECEIVED_UPLINK);
             expect_alive();

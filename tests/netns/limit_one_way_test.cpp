@@ -21,10 +21,7 @@ class OneWay {
         : listener_(open_socket(to.ns(), Transport::tcp, true, {to.v4, at.port})) {
         EXPECT_EQ(::listen(listener_.get(), 1), 0);
         sender_ = connected(from, Transport::tcp, at);
-        EXPECT_TRUE(wait_until([&] { // the last packet of the handshake may wait behind others
-            receiver_ = Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-            return static_cast<bool>(receiver_);
-        }));
+        receiver_ = accepted(listener_);
         sending_.emplace([this, buffer = std::vector<char>(1U << 16U)] {
             if (::send(sender_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT) < 0)
                 usleep(100);

@@ -26,7 +26,7 @@ class LimitPath : public LimitTest {
         const Fd sender = open_socket(pod.ns(), Transport::tcp, true);
         EXPECT_EQ(setsockopt(sender.get(), IPPROTO_TCP, TCP_CONGESTION, "cubic", 5), 0);
         EXPECT_EQ(connect_to(sender, at), 0);
-        const Fd receiver(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        const Fd receiver = accepted(listener);
         std::atomic<std::uint64_t> received = 0;
         const Repeat sending([&, buffer = std::vector<char>(1U << 16U)] {
             if (::send(sender.get(), buffer.data(), buffer.size(), MSG_DONTWAIT) < 0)

@@ -31,7 +31,7 @@ class Bulk {
             const linger reset{1, 0};
             setsockopt(senders_.back().get(), SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
             setsockopt(senders_.back().get(), IPPROTO_TCP, TCP_CONGESTION, "cubic", 5);
-            receivers_.emplace_back(accept(listener_.get(), nullptr, nullptr));
+            receivers_.push_back(accepted(listener_));
         }
         thread_ = std::thread([this] { run(); });
     }

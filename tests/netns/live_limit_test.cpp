@@ -36,7 +36,7 @@ class Stream {
             const Fd &sender = senders_.emplace_back(open_socket(from, Transport::tcp, is_ipv4(addr)));
             EXPECT_EQ(setsockopt(sender.get(), IPPROTO_TCP, TCP_CONGESTION, "cubic", 5), 0);
             EXPECT_EQ(connect_to(sender, {addr, kPort}), 0);
-            receivers_.emplace_back(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK));
+            receivers_.push_back(accepted(listener));
         }
         sending_.emplace(serving(senders_, POLLOUT,
                                  [](int fd, auto &data) { (void)send(fd, data.data(), data.size(), MSG_NOSIGNAL); }));

@@ -174,13 +174,9 @@ TEST_P(ClusterIp, BackendSpeaksFirstAfterALossOfAllPaths) {
     const Fd listener = open_socket(b_.ns(), Transport::tcp, ipv4(), backend());
     ASSERT_EQ(listen(listener.get(), 1), 0);
     const Fd client = call(Transport::tcp, cluster_ip());
-    Fd accepted;
-    ASSERT_TRUE(wait_until([&] {
-        accepted = Fd(accept(listener.get(), nullptr, nullptr));
-        return static_cast<bool>(accepted);
-    }));
+    const Fd server = accepted(listener);
     lab_->erase_paths();
-    ASSERT_EQ(send_text(accepted, "hello"), 0);
+    ASSERT_EQ(send_text(server, "hello"), 0);
     EXPECT_EQ(receive(client).text, "hello");
 }
 

@@ -253,8 +253,8 @@ TEST_P(Lan, AnEvictedPathCostsNothing) {
             SCOPED_TRACE(to_string(to.addr) + (transport == Transport::tcp ? ", TCP" : ", UDP"));
             const Endpoint caller{ip(SourceLab::client_addr(0, GetParam())), ++port};
             const Fd client = test::connected(lab_.client(0).ns(), transport, to, caller);
-            const Fd accepted(transport == Transport::tcp ? accept(listener.get(), nullptr, nullptr) : -1);
-            const Fd &server = transport == Transport::tcp ? accepted : datagrams;
+            const Fd connection = transport == Transport::tcp ? accepted(listener) : Fd();
+            const Fd &server = transport == Transport::tcp ? connection : datagrams;
             ASSERT_EQ(send_text(client, "question"), 0);
             sockaddr_storage from{};
             socklen_t size = sizeof from;

@@ -15,6 +15,14 @@ struct unpaced_flow {
 	__u64 is_surplus; /* 1 if they get what it takes */
 };
 
+/* Another one every 4.3 s: a flow whose bucket is a flood's too has one of its own soon. */
+ABI_INLINE __u32 unpaced_bucket(__u32 hash, __u64 now)
+{
+	__u32 turn = (__u32)(now >> 32), odd = turn * (turn + 1) * 0x9e3779b1 + 0x9e3779b1;
+
+	return (hash * odd >> 28) % LIMIT_PARTS;
+}
+
 /* `backlog` is the limit's. Times are less than 2^63 ns apart. */
 ABI_INLINE struct unpaced_flow measure_unpaced(const struct limit_state *state, const struct limit *limit, __u32 hash,
 					       __u64 now, __u64 backlog)
@@ -22,7 +30,7 @@ ABI_INLINE struct unpaced_flow measure_unpaced(const struct limit_state *state, 
 	struct unpaced_flow flow = {};
 	__u64 ahead;
 
-	flow.bucket = hash % LIMIT_PARTS;
+	flow.bucket = unpaced_bucket(hash, now);
 	flow.busy = 1;
 #ifdef __VMLINUX_H__
 #pragma clang loop unroll(disable) /* unrolled, it takes more of the stack than there is */

@@ -25,6 +25,15 @@ struct Flow {
     [[nodiscard]] double got() const { return passed * kBytes * 8 / kSeconds / kRate; }
 };
 
+// Such a one is in the bucket.
+std::uint32_t hash_of(std::uint32_t bucket, std::uint64_t now) {
+    std::uint32_t hash = 0;
+    while (unpaced_bucket(hash, now) != bucket)
+        ++hash;
+    return hash;
+}
+
+// Each flow has a bucket of its own.
 class Unpaced {
   public:
     explicit Unpaced(std::uint32_t paced = 0) {
@@ -40,7 +49,7 @@ class Unpaced {
                 return;
             for (std::uint64_t i = 0; i < next->burst; ++i) {
                 next->sent += 1;
-                next->passed += pass(static_cast<std::uint32_t>(next - flows.begin()), next->due) ? 1 : 0;
+                next->passed += pass(hash_of(static_cast<std::uint32_t>(next - flows.begin()), next->due), next->due) ? 1 : 0;
             }
             const double apart = static_cast<double>(next->burst * kBytes) * 8e9 / (kRate * next->rate);
             next->due += static_cast<std::uint64_t>(apart * (0.9 + 0.2 * static_cast<double>(random() % 1000) / 1000));
@@ -86,6 +95,18 @@ TEST(LimitUnpaced, AFlowWithinItsPartLosesNothing) {
         EXPECT_LT(flows[1].lost(), 0.001);
         EXPECT_NEAR(sum(flows), 1, 0.01);
     }
+}
+
+TEST(LimitUnpaced, AFlowLeavesTheBucketOfAFlood) {
+    std::uint32_t turns = 0;
+    for (std::uint32_t hash = 1; hash < 1000; ++hash) {
+        std::uint32_t together = 0;
+        for (std::uint64_t turn = 0; turn < 160; ++turn)
+            together += unpaced_bucket(0, turn << 32U) == unpaced_bucket(hash << 20U | hash, turn << 32U) ? 1 : 0;
+        EXPECT_LT(together, 40U) << hash; // one in 16 is 10
+        turns += together;
+    }
+    EXPECT_NEAR(turns / 999.0, 10, 2);
 }
 
 TEST(LimitUnpaced, FloodsGetEqualParts) {

@@ -69,12 +69,18 @@ static __always_inline void forget_untracked(const struct flow_key *key)
 }
 
 /*
- * A packet that conntrack counts as no connection's, as with a wrong checksum, shows of none that the host's rules let
- * it through: it leaves as it came, with the addresses of another one's translation if its sender forges them.
+ * A packet that conntrack counts as no connection's, as with a wrong checksum, or as another zone's, shows of none that
+ * the host's rules let it through: it leaves as it came, with the addresses of another one's translation if its sender
+ * forges them.
  */
 static __always_inline bool is_of_no_connection(struct __sk_buff *skb)
 {
-	return has_conntrack && can_read_kernel && !tracing && ctinfo_of(skb) == CTINFO_NONE;
+	unsigned long entry;
+
+	if (!has_conntrack || !can_read_kernel || tracing)
+		return false;
+	entry = entry_of(skb);
+	return !entry || zone_of(entry);
 }
 
 /*

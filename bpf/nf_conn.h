@@ -76,6 +76,9 @@ struct ip_ct_tcp_state___podlane {
 
 struct nf_conn___podlane {
 	__u32 timeout;
+	struct {
+		__u16 id;
+	} zone; /* with CONFIG_NF_CONNTRACK_ZONES */
 	struct nf_conntrack_tuple_hash___podlane tuplehash[2];
 	unsigned long status;
 	struct {
@@ -127,6 +130,17 @@ static __always_inline unsigned long entry_of(struct __sk_buff *skb)
 	    bpf_probe_read_kernel(&entry, sizeof(entry), field) || !(entry & ~CTINFO_MASK))
 		return 0;
 	return entry;
+}
+
+/* Of such an entry; 0 is the default one, in which flows are queried. */
+static __always_inline __u16 zone_of(unsigned long entry)
+{
+	struct nf_conn___podlane *ct = (void *)(entry & ~CTINFO_MASK);
+	__u16 zone = 0;
+
+	if (bpf_core_field_exists(ct->zone))
+		read_kernel(&zone, sizeof(zone), &ct->zone.id);
+	return zone;
 }
 
 static __always_inline __u32 ctinfo_of(struct __sk_buff *skb)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A host on the uplink forges packets that conntrack counts as no connection's, as they would leave if they were of a
-// victim's: that the host stack forwards them opens nothing to others in the name of the backend.
+// A host on the uplink forges packets that conntrack counts as no connection's, or as another zone's, as they would
+// leave if they were of a victim's: that the host stack forwards them opens nothing to others in the name of the backend.
 #include "tests/harness/wire.hpp"
 #include "tests/netns/conntrack.hpp"
 #include "tests/netns/service_test.hpp"
@@ -36,10 +36,12 @@ class AttackInvalid : public ServiceTest {
     [[nodiscard]] static Packet packet(Transport transport, const Ends &ends) {
         return transport == Transport::udp ? udp(ends, 24) : tcp(ends, tcp_ack, 24);
     }
+    // Packets of the Service that are no connection's are `broken`.
+    void attack(bool broken);
     [[nodiscard]] std::uint64_t delivered() { return lab_->node().counted("up0", REASON_UPLINK_DELIVERED).packets; }
 };
 
-TEST_P(AttackInvalid, OpensNothingInTheNameOfABackend) {
+void AttackInvalid::attack(bool broken) {
     serve_on_node();
     const EchoServer server(lab_->node().ns(), ipv4(), kBackendPort);
     const Wire wire(lab_->outside(), "eth0");
@@ -50,15 +52,20 @@ TEST_P(AttackInvalid, OpensNothingInTheNameOfABackend) {
         const Fd socket = connected(cluster_ip(), transport, kOwnPort);
         ASSERT_TRUE(wait_until([&] { return is_assured(socket); }));
         Packet invalid = packet(transport, {service_.cluster_ip, addr(client_), kPort, kOwnPort});
-        invalid.payload[transport == Transport::udp ? 6 : 16] ^= 0x55U;
+        if (broken)
+            invalid.payload[transport == Transport::udp ? 6 : 16] ^= 0x55U;
         const Packet forged = packet(transport, {node_addr(), addr(client_), kBackendPort, kOwnPort});
         victim.forget();
         for (int i = 0; i < kRounds; ++i) {
-            ASSERT_TRUE(answered(socket)) << i;
+            if (broken)
+                ASSERT_TRUE(answered(socket)) << i;
+            else // the socket is the forger's too, as without programs
+                ASSERT_EQ(send_text(socket, "hello"), 0) << i;
             for (const Packet &one : {invalid, forged})
                 wire.send(frame(gateway, wire.mac(), one));
         }
-        EXPECT_TRUE(answered(socket));
+        if (broken)
+            EXPECT_TRUE(answered(socket));
         std::ptrdiff_t arrived = 0;
         EXPECT_TRUE(wait_until([&] {
             arrived +=
@@ -68,6 +75,13 @@ TEST_P(AttackInvalid, OpensNothingInTheNameOfABackend) {
             << " that opened nothing";
         EXPECT_EQ(delivered(), 0U);
     }
+}
+
+TEST_P(AttackInvalid, OpensNothingInTheNameOfABackend) { attack(true); }
+
+TEST_P(AttackInvalid, OpensNothingFromAnotherZone) {
+    rule("-t raw -A PREROUTING -i up0 -j CT --zone 7");
+    attack(false);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, AttackInvalid, lab_parameters(), lab_parameter_name);

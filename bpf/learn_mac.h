@@ -23,8 +23,9 @@ static __always_inline bool announces(struct packet *p, struct ip_addr *own, con
 
 	if (p->in->protocol != ETH_P_ARP) {
 		*own = p->ip->source;
-		return is_neighbour_discovery(p) && (p->in->icmp_type == ND_NEIGHBOUR_SOLICITATION ||
-						     p->in->icmp_type == ND_NEIGHBOUR_ADVERTISEMENT);
+		return is_neighbour_discovery(p) && !p->in->is_fragment &&
+		       (p->in->icmp_type == ND_NEIGHBOUR_SOLICITATION ||
+			p->in->icmp_type == ND_NEIGHBOUR_ADVERTISEMENT);
 	}
 	if (bpf_skb_load_bytes(p->skb, sizeof(struct ethhdr), &arp, sizeof(arp)))
 		return false;
@@ -42,13 +43,13 @@ __attribute__((noinline)) int learn_announced_mac(struct __sk_buff *skb)
 
 	if (tracing || !take_up(&p))
 		return 0;
-	if (load(skb, 6, mac, sizeof(mac)) || same_mac(mac, p.interface->pod_mac) || mac[0] & 1)
+	if (load(skb, 6, mac, sizeof(mac)) || mac[0] & 1 || !announces(&p, &own, mac) || !owns(&p, &own))
 		return 0;
-	if (!announces(&p, &own, mac) || !owns(&p, &own))
-		return 0;
-	write_mac(p.interface->pod_mac, mac);
-	p.interface->flags |= INTERFACE_MAC_LEARNED;
-	owner = find_address(&p, &own);
+	if (!same_mac(mac, p.interface->pod_mac)) {
+		write_mac(p.interface->pod_mac, mac);
+		p.interface->flags |= INTERFACE_MAC_LEARNED;
+	}
+	owner = find_address(&p, &own); /* which has its own MAC: it may have been another address that taught this one */
 	if (owner && owner->ifindex == skb->ifindex)
 		write_mac(owner->pod_mac, mac);
 	return 0;

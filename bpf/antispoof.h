@@ -141,7 +141,8 @@ static __always_inline __u32 checksum_place(__u8 protocol, __u32 *header)
 	case IPPROTO_SCTP:
 		*header = 12;
 		return 8;
-	case IPPROTO_ICMPV6: /* any of it could become discovery */
+	case IPPROTO_ICMP:
+	case IPPROTO_ICMPV6: /* any of it could become another message, as of discovery */
 		*header = LARGEST_START;
 		return 2;
 	}

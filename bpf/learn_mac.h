@@ -49,7 +49,8 @@ __attribute__((noinline)) int learn_announced_mac(struct __sk_buff *skb)
 		write_mac(p.interface->pod_mac, mac);
 		p.interface->flags |= INTERFACE_MAC_LEARNED;
 	}
-	owner = find_address(&p, &own); /* which has its own MAC: it may have been another address that taught this one */
+	/* It may have been another of its addresses that taught the interface this MAC. */
+	owner = find_address(&p, &own);
 	if (owner && owner->ifindex == skb->ifindex)
 		write_mac(owner->pod_mac, mac);
 	return 0;
@@ -57,7 +58,8 @@ __attribute__((noinline)) int learn_announced_mac(struct __sk_buff *skb)
 
 static __always_inline int learn_mac(struct packet *p)
 {
-	if (p->interface->flags & INTERFACE_ROUTED && (p->in->protocol == ETH_P_ARP || is_neighbour_discovery(p)))
+	if (!p->is_handed_over && p->interface->flags & INTERFACE_ROUTED &&
+	    (p->in->protocol == ETH_P_ARP || is_neighbour_discovery(p)))
 		learn_announced_mac(p->skb);
 	return 0;
 }

@@ -31,6 +31,14 @@ Result<std::optional<net::Link>> find_host_veth(net::Netlink &host, const endpoi
     return link;
 }
 
+Result<std::optional<net::Link>> find_other_end(net::Netlink &host, const net::Link &pod_end,
+                                                const net::Namespace &container) {
+    auto link = pod_end.peer_ifindex ? TRY(net::find_link(host, *pod_end.peer_ifindex)) : std::nullopt;
+    if (link && (link->peer_ifindex != pod_end.ifindex || !TRY(net::has_peer_in(host, *link, container))))
+        link.reset();
+    return link;
+}
+
 Result<std::optional<std::string>> foreign_master(net::Netlink &host, const net::Link &host_veth) {
     if (!host_veth.master)
         return std::optional<std::string>{};

@@ -16,6 +16,10 @@ inline constexpr std::string_view kAliasPrefix = "podlane ";
 
 // nullopt: it is gone, or its number is another link's. By its other end it is known whatever it is called by now.
 Result<std::optional<net::Link>> find_host_veth(net::Netlink &host, const endpoint &record);
+// The other end, in the namespace of the caller, of a link of the container; nullopt: it has none there. The numbers of
+// both do not say it: a process in the container may choose those of its links.
+Result<std::optional<net::Link>> find_other_end(net::Netlink &host, const net::Link &pod_end,
+                                                const net::Namespace &container);
 bool is_renamed(const net::Link &host_veth, const endpoint &record);
 
 // A bridge, a bond, or what else passes its frames on past the pod's routes. A VRF is none.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/adopt.hpp"
 
+#include "loader/host_veth.hpp"
 #include "loader/object.hpp"
 #include "loader/pod_namespace.hpp"
 #include "plugin/foreign_qdisc.hpp"
@@ -22,8 +23,6 @@
 
 namespace podlane {
 namespace {
-
-constexpr const char *kVeth = "veth";
 
 Result<ip_addr> link_local_of(net::Netlink &inside, std::uint32_t ifindex) {
     for (const net::Address &one : TRY(net::list_addresses(inside, ifindex)))
@@ -95,6 +94,45 @@ Result<Plan> plan_beside(const cni::Request &request, const net::Namespace &pod,
     return plan;
 }
 
+// A process in the container may have put another interface in its place: without programs that of the plugin before
+// would send whatever it likes.
+Result<void> refuse_replaced(const cni::Request &request, const net::Namespace &pod, const Adopted &pair,
+                             net::Netlink &host) {
+    std::string left;
+    for (const cni::Interface &one : request.config.prev_result->interfaces) {
+        const auto link = one.sandbox.empty() ? TRY(net::find_link(host, one.name)) : std::nullopt;
+        if (link && pair.host && link->ifindex == pair.host->ifindex)
+            return {};
+        if (link && TRY(net::has_peer_in(host, *link, pod)))
+            left = one.name;
+    }
+    if (left.empty())
+        return {};
+    return Error{ErrorCode::invalid_network_config,
+                 "the container's interface " + request.ifname + " is not the other end of " + left +
+                     ", which prevResult names",
+                 "nothing in the container may rename or replace it before its ADD has ended: repeat the ADD"};
+}
+
+// By another container ID, or another name of the interface.
+Result<void> refuse_others(const cni::Request &request, const Tables &tables, const net::Link &host_veth,
+                           net::Netlink &host) {
+    if (!TRY(tables.interfaces.find(host_veth.ifindex)))
+        return {};
+    const endpoint_key own = TRY(make_endpoint_key(request.container_id, request.ifname));
+    for (const auto &[key, entry] : TRY(tables.endpoints.entries())) {
+        const bool is_own =
+            std::ranges::equal(key.container_id, own.container_id) && std::ranges::equal(key.ifname, own.ifname);
+        if (!is_own && entry.ifindex == host_veth.ifindex && TRY(find_host_veth(host, entry)))
+            return Error{ErrorCode::already_exists,
+                         "the container's interface " + request.ifname + " is that of container " +
+                             std::string(field_text(key.container_id)) + ", interface " +
+                             std::string(field_text(key.ifname)),
+                         "DEL of that attachment comes before an ADD"};
+    }
+    return {};
+}
+
 } // namespace
 
 Result<net::Namespace> open_container(const cni::Request &request) {
@@ -117,18 +155,13 @@ Result<net::Netlink> open_recorded(const net::Namespace &container, const cni::R
     return *std::move(inside);
 }
 
-Result<Adopted> find_pair(Sockets &sockets, const std::string &ifname) {
-    auto pod_end = TRY(net::find_link(sockets.pod, ifname));
+Result<Adopted> find_pair(const cni::Request &request, const net::Namespace &pod, Sockets &sockets) {
+    auto pod_end = TRY(net::find_link(sockets.pod, request.ifname));
     if (!pod_end)
-        return Error{ErrorCode::unknown_container, "there is no interface " + ifname + " in the container"};
+        return Error{ErrorCode::unknown_container, "there is no interface " + request.ifname + " in the container"};
     Adopted pair{*std::move(pod_end), {}};
-    if (pair.pod.kind != kVeth || !pair.pod.peer_ifindex)
-        return pair;
-    auto host_veth = TRY(net::find_link(sockets.host, *pair.pod.peer_ifindex));
-    // A peer in the container itself has the number of some other interface here.
-    if (host_veth && host_veth->kind == kVeth && host_veth->peer_ifindex == pair.pod.ifindex &&
-        host_veth->peer_nsid.has_value() == pair.pod.peer_nsid.has_value())
-        pair.host = std::move(host_veth);
+    pair.host = TRY(find_other_end(sockets.host, pair.pod, pod));
+    TRY(refuse_replaced(request, pod, pair, sockets.host));
     return pair;
 }
 
@@ -142,6 +175,7 @@ Result<void> attach_programs(const std::string &root, std::uint32_t ifindex, Hoo
 Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
                                         const Tables &tables, const Adopted &pair,
                                         const std::optional<EgressRoute> &egress, Rollback &rollback) {
+    TRY(refuse_others(request, tables, *pair.host, sockets.host));
     const ContainerLinks others = TRY(find_container_links(request, tables, sockets.pod, pod.inode(), egress));
     Plan plan = TRY(plan_beside(request, pod, sockets, pair, egress, others));
     TRY(enter_network(request, plan.network, egress, tables, sockets.host, rollback));

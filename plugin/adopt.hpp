@@ -33,7 +33,7 @@ struct Adopted {
     net::Link pod;
     std::optional<net::Link> host;
 };
-Result<Adopted> find_pair(Sockets &sockets, const std::string &ifname);
+Result<Adopted> find_pair(const cni::Request &request, const net::Namespace &pod, Sockets &sockets);
 
 // For a pair with a host-side veth. The result is prevResult, unchanged: addressing is the other plugin's.
 Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,

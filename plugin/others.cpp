@@ -20,13 +20,14 @@ namespace podlane {
 namespace {
 
 // Of an interface that another plugin made, nothing but the container knows the host-side veth then. 0: none.
-Result<std::uint32_t> peer_in(const cni::Request &request) {
+Result<std::uint32_t> peer_in(const cni::Request &request, net::Netlink &host) {
     const auto pod = TRY(net::Namespace::find(request.netns));
     if (!pod) // and its interfaces are gone as well
         return 0U;
     net::Netlink inside = TRY(net::Netlink::open_in(*pod));
     const auto link = TRY(net::find_link(inside, request.ifname));
-    return link && link->peer_ifindex ? *link->peer_ifindex : 0U;
+    const auto host_veth = link ? TRY(find_other_end(host, *link, *pod)) : std::nullopt;
+    return host_veth ? host_veth->ifindex : 0U;
 }
 
 Result<bool> is_host_veth(const net::Link &link) {
@@ -91,13 +92,13 @@ Result<std::vector<AttachmentRecord>> others_elsewhere(const std::string &state_
 }
 
 Result<bool> has_unknown_others(const cni::Request &request, const Endpoints *endpoints) {
-    std::set<std::uint32_t> known = {TRY(peer_in(request))};
+    net::Netlink host = TRY(net::Netlink::open());
+    std::set<std::uint32_t> known = {TRY(peer_in(request, host))};
     for (const AttachmentRecord &other : TRY(others_than(request)))
         known.insert(other.entry->ifindex);
     if (endpoints != nullptr)
         for (const auto &[key, entry] : TRY(endpoints->entries()))
             known.insert(entry.ifindex);
-    net::Netlink host = TRY(net::Netlink::open());
     for (const net::Link &link : TRY(net::list_links(host)))
         if (!known.contains(link.ifindex) && link.alias != alias_of(request) && TRY(is_host_veth(link)))
             return true;

@@ -4,6 +4,7 @@
 #include "loader/net/message.hpp"
 
 #include <linux/if_link.h>
+#include <linux/net_namespace.h>
 #include <linux/ipv6.h>
 #include <linux/veth.h>
 #include <net/if.h>
@@ -141,6 +142,20 @@ Result<std::vector<Link>> list_links(Netlink &netlink) {
             return message;
         },
         [](nlmsghdr *answer) { return std::optional(parse_link(answer)); }, "listing the interfaces");
+}
+
+Result<bool> has_peer_in(Netlink &netlink, const Link &veth, const Namespace &there) {
+    if (!veth.peer_ifindex || !veth.peer_nsid)
+        return veth.peer_ifindex && there == TRY(Namespace::current());
+    Message message(RTM_GETNSID, kChange, rtgenmsg{AF_UNSPEC});
+    message.put(NETNSA_FD, there.fd());
+    std::optional<std::int32_t> number;
+    const Outcome outcome = request(netlink, std::move(message), [&](nlmsghdr *answer) {
+        number = Attributes<NETNSA_MAX>(answer, sizeof(rtgenmsg)).get<std::int32_t>(NETNSA_NSID);
+    });
+    if (!outcome.ok())
+        return outcome.as_error("looking for the number of a network namespace");
+    return number && *number >= 0 && number == veth.peer_nsid; // -1: it has none
 }
 
 Result<std::string> link_name(std::uint32_t ifindex) {

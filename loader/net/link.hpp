@@ -33,6 +33,8 @@ struct Link {
 Result<std::optional<Link>> find_link(Netlink &netlink, const std::string &name);
 Result<std::optional<Link>> find_link(Netlink &netlink, std::uint32_t ifindex);
 Result<std::vector<Link>> list_links(Netlink &netlink);
+// Whether the other end of a veth of the calling thread's namespace, whose socket it is, is in `there`.
+Result<bool> has_peer_in(Netlink &netlink, const Link &veth, const Namespace &there);
 // In the calling thread's namespace; empty if there is no such link.
 Result<std::string> link_name(std::uint32_t ifindex);
 

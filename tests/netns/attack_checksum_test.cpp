@@ -134,14 +134,16 @@ class AttackChecksumOnBridge : public LabTest {
                   words("sysctl -qw net.bridge.bridge-nf-call-iptables=0 net.bridge.bridge-nf-call-ip6tables=0"));
         return pod;
     }
-    // An echo, or an error, that becomes an advertisement: its type is to be written, and its checksum is right then.
-    [[nodiscard]] static forged::Forged advertisement(const Pod &by, std::uint8_t before, std::uint8_t type) {
-        Packet packet = icmp({by.link_local, ip("ff02::1")}, type, 0, pattern(24));
+    // An echo, or an error, that becomes another message: its type is to be written, and its checksum is right then.
+    [[nodiscard]] static forged::Forged message(const Ends &ends, const Mac &to, const Mac &from, std::uint8_t before,
+                                                std::uint8_t type) {
+        Packet packet = icmp(ends, type, 0, pattern(24));
         packet.hop_limit = 255;
-        Bytes out = frame({0x33, 0x33, 0, 0, 0, 1}, by.mac, packet);
-        out.at(54) = before;
+        const std::size_t at = is_ipv4(ends.source) ? 34 : 54;
+        Bytes out = frame(to, from, packet);
+        out.at(at) = before;
         out.resize(out.size() + 2); // behind the packet: free
-        return with_checksum("type " + std::to_string(type) + " from " + std::to_string(before), out, 54, 54,
+        return with_checksum("type " + std::to_string(type) + " from " + std::to_string(before), out, at, at,
                              static_cast<std::uint16_t>(type << 8U), out.size() - 2);
     }
     // How many of them a host on the LAN believes.
@@ -153,7 +155,8 @@ class AttackChecksumOnBridge : public LabTest {
             becomes("the victim's", udp({by.v4, to, 40000, 53}, 64), victim, lan.mac(), by.mac)};
         for (const std::uint8_t before : {1, 128})
             for (const std::uint8_t type : {134, 136})
-                all.push_back(advertisement(by, before, type));
+                all.push_back(message({by.link_local, ip("ff02::1")}, {0x33, 0x33, 0, 0, 0, 1}, by.mac, before, type));
+        all.push_back(message({by.v4, to}, lan.mac(), by.mac, 8, 5)); // a redirect
         sent = all.size();
         forged::send_as(Privilege::net_raw, by.ns(), "eth0", all);
         const Bytes last = frame(lan.mac(), by.mac, udp({by.v4, to, 40001, 53}, 64));
@@ -163,7 +166,9 @@ class AttackChecksumOnBridge : public LabTest {
             [&](const Bytes &one) {
                 const bool is_advertisement =
                     ethertype(one) == 0x86dd && one.size() > 60 && (one[54] == 134 || one[54] == 136);
-                count += is_advertisement || is_believed(one, victim) ? 1 : 0;
+                const bool is_redirect =
+                    ethertype(one) == 0x0800 && one.size() > 60 && one[23] == IPPROTO_ICMP && one[34] == 5;
+                count += is_advertisement || is_redirect || is_believed(one, victim) ? 1 : 0;
                 return one.size() == last.size() && std::equal(last.begin() + 12, last.end(), one.begin() + 12);
             },
             patience()));

@@ -47,7 +47,8 @@ std::chrono::milliseconds quiet();
 int connect_to(const Fd &socket, const Endpoint &server, std::chrono::milliseconds timeout = patience());
 // A socket of `where` that is connected to `server`; the test ends if it does not connect.
 Fd connected(const net::Namespace &where, Transport transport, const Endpoint &server, const Endpoint &local = {});
-// The next connection to a listener; the test ends if none comes. The last packet of its handshake may be under way yet.
+// The next connection to a listener; the test ends if none comes. The last packet of its handshake may be under way
+// yet.
 Fd accepted(const Fd &listener);
 int send_text(const Fd &socket, const std::string &text);
 // One datagram of a socket that is not connected, without waiting. False: refused.

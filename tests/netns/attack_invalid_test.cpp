@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A host on the uplink forges packets that conntrack counts as no connection's, or as another zone's, as they would
-// leave if they were of a victim's: that the host stack forwards them opens nothing to others in the name of the backend.
+// leave if they were of a victim's: that the host stack forwards them opens nothing to others in the name of the
+// backend.
 #include "tests/harness/wire.hpp"
 #include "tests/netns/conntrack.hpp"
 #include "tests/netns/service_test.hpp"

@@ -49,7 +49,8 @@ class Unpaced {
                 return;
             for (std::uint64_t i = 0; i < next->burst; ++i) {
                 next->sent += 1;
-                next->passed += pass(hash_of(static_cast<std::uint32_t>(next - flows.begin()), next->due), next->due) ? 1 : 0;
+                next->passed +=
+                    pass(hash_of(static_cast<std::uint32_t>(next - flows.begin()), next->due), next->due) ? 1 : 0;
             }
             const double apart = static_cast<double>(next->burst * kBytes) * 8e9 / (kRate * next->rate);
             next->due += static_cast<std::uint64_t>(apart * (0.9 + 0.2 * static_cast<double>(random() % 1000) / 1000));

@@ -25,22 +25,32 @@ struct Flow {
     [[nodiscard]] double got() const { return passed * kBytes * 8 / kSeconds / kRate; }
 };
 
-// Such a one is in the bucket.
-std::uint32_t hash_of(std::uint32_t bucket, std::uint64_t now) {
-    std::uint32_t hash = 0;
-    while (unpaced_bucket(hash, now) != bucket)
-        ++hash;
-    return hash;
+constexpr std::uint32_t kTurns = static_cast<std::uint32_t>((kSeconds + 1) * NS_PER_S / 4294967296) + 1;
+
+// So many flows that are in different buckets in each turn.
+std::vector<std::uint32_t> hashes_apart(std::size_t count) {
+    std::vector<std::uint32_t> all;
+    for (std::uint32_t hash = 0; all.size() < count; ++hash) {
+        const auto meets = [&](std::uint32_t other) {
+            for (std::uint32_t turn = 0; turn < kTurns; ++turn)
+                if (unpaced_bucket(hash, turn) == unpaced_bucket(other, turn))
+                    return true;
+            return false;
+        };
+        if (std::ranges::none_of(all, meets))
+            all.push_back(hash);
+    }
+    return all;
 }
 
-// Each flow has a bucket of its own.
 class Unpaced {
   public:
     explicit Unpaced(std::uint32_t paced = 0) {
         make_limit(&limit_, kRate, AUTO_BURST_BITS);
         state_.flows = paced;
     }
-    void run(std::vector<Flow> &flows) {
+    void run(std::vector<Flow> &flows) { run(flows, hashes_apart(flows.size())); }
+    void run(std::vector<Flow> &flows, const std::vector<std::uint32_t> &hashes) {
         std::minstd_rand random(1);
         const auto end = kStart + static_cast<std::uint64_t>(kSeconds * NS_PER_S);
         while (true) {
@@ -49,17 +59,20 @@ class Unpaced {
                 return;
             for (std::uint64_t i = 0; i < next->burst; ++i) {
                 next->sent += 1;
-                next->passed +=
-                    pass(hash_of(static_cast<std::uint32_t>(next - flows.begin()), next->due), next->due) ? 1 : 0;
+                next->passed += pass(hashes[static_cast<std::size_t>(next - flows.begin())], next->due) ? 1 : 0;
             }
             const double apart = static_cast<double>(next->burst * kBytes) * 8e9 / (kRate * next->rate);
             next->due += static_cast<std::uint64_t>(apart * (0.9 + 0.2 * static_cast<double>(random() % 1000) / 1000));
         }
     }
 
+    [[nodiscard]] std::uint64_t horizon() const { return limit_.horizon_ns; }
+    [[nodiscard]] std::uint64_t most_backlog() const { return most_backlog_; }
+
   private:
     bool pass(std::uint32_t hash, std::uint64_t now) {
         const std::uint64_t backlog = backlog_of(state_.free_at_ns, &limit_, now);
+        most_backlog_ = std::max(most_backlog_, backlog);
         const unpaced_flow flow = measure_unpaced(&state_, &limit_, hash, now, backlog);
         if (backlog > unpaced_tolerance(&flow, &limit_))
             return false;
@@ -70,6 +83,7 @@ class Unpaced {
 
     limit limit_{};
     limit_state state_{};
+    std::uint64_t most_backlog_ = 0;
 };
 
 double sum(const std::vector<Flow> &flows) {
@@ -98,16 +112,30 @@ TEST(LimitUnpaced, AFlowWithinItsPartLosesNothing) {
     }
 }
 
+TEST(LimitUnpaced, AFlowAloneHasTheBurstInEachTurn) {
+    std::vector<Flow> flows{{2}};
+    Unpaced limited;
+    limited.run(flows);
+    EXPECT_LE(limited.most_backlog(), limited.horizon() + time_of(kBytes * 8, kRate));
+}
+
 TEST(LimitUnpaced, AFlowLeavesTheBucketOfAFlood) {
-    std::uint32_t turns = 0;
+    double met = 0;
     for (std::uint32_t hash = 1; hash < 1000; ++hash) {
         std::uint32_t together = 0;
-        for (std::uint64_t turn = 0; turn < 160; ++turn)
-            together += unpaced_bucket(0, turn << 32U) == unpaced_bucket(hash << 20U | hash, turn << 32U) ? 1 : 0;
+        for (std::uint32_t turn = 0; turn < 160; ++turn)
+            together += unpaced_bucket(0, turn) == unpaced_bucket(hash << 20U | hash, turn) ? 1 : 0;
         EXPECT_LT(together, 40U) << hash; // one in 16 is 10
-        turns += together;
+        met += together;
     }
-    EXPECT_NEAR(turns / 999.0, 10, 2);
+    EXPECT_NEAR(met / 999, 10, 2);
+    std::uint32_t hash = 1;
+    while (unpaced_bucket(hash, 0) != unpaced_bucket(0, 0) || unpaced_bucket(hash, 1) == unpaced_bucket(0, 1))
+        ++hash;
+    std::vector<Flow> flows{{2}, {0.2}};
+    Unpaced().run(flows, {0, hash});
+    EXPECT_GT(flows[1].lost(), 0.05) << "they are together at first";
+    EXPECT_LT(flows[1].lost(), 0.4);
 }
 
 TEST(LimitUnpaced, FloodsGetEqualParts) {

@@ -10,6 +10,7 @@
 #include "loader/net/forwarding.hpp"
 #include "loader/net/ipsec.hpp"
 #include "loader/net/link.hpp"
+#include "loader/net/namespace.hpp"
 #include "loader/net/neighbour.hpp"
 #include "loader/net/next_hop.hpp"
 #include "loader/net/nftables.hpp"
@@ -91,6 +92,19 @@ void check_prefixes(const Result<std::optional<std::vector<Prefix>>> &prefixes) 
             require(one == masked(one) && one.length <= address_bits(one.addr));
 }
 
+// -1 is the number of no namespace.
+void check_peer(net::Netlink &netlink) {
+    static const auto here = net::Namespace::current();
+    require(static_cast<bool>(here));
+    net::Link veth;
+    veth.peer_ifindex = 2;
+    veth.peer_nsid = -1;
+    const auto numberless = net::has_peer_in(netlink, veth, *here);
+    require(!numberless || !*numberless);
+    veth.peer_nsid = 0;
+    (void)net::has_peer_in(netlink, veth, *here);
+}
+
 void ask_netfilter(std::uint8_t question, net::Netlink &netlink) {
     constexpr const char *kTable = "podlane-pods", *kChain = "postrouting";
     const net::AddressSets sets{kTable, "pods4", "pods6"};
@@ -124,7 +138,7 @@ void ask_netfilter(std::uint8_t question, net::Netlink &netlink) {
 
 void ask(std::uint8_t question, net::Netlink &netlink) {
     constexpr std::uint32_t kLink = 7;
-    constexpr std::uint8_t kQuestions = 27;
+    constexpr std::uint8_t kQuestions = 28;
     question %= kQuestions;
     switch (question) {
     case 0:
@@ -190,6 +204,9 @@ void ask(std::uint8_t question, net::Netlink &netlink) {
         break;
     case 25:
         (void)net::htb_class_rate(netlink, kLink, 1);
+        break;
+    case 27:
+        check_peer(netlink);
         break;
     default:
         ask_netfilter(question, netlink);

@@ -2,8 +2,8 @@
 // Short waits for RCU: asked for while they are wanted, and never left behind. Others may be at it at the same time.
 #include "loader/expedited_rcu.hpp"
 #include "maps/fd.hpp"
-#include "tests/harness/process.hpp"
 #include "tests/harness/test.hpp"
+#include "tests/netns/reading.hpp"
 
 #include <sys/file.h>
 #include <sys/mount.h>
@@ -47,6 +47,29 @@ template <typename Work> int status_after(Work work) {
     return status;
 }
 
+// Of podlanectl, each command of its table: of a node without programs, in directories of the test's own. Some fail.
+std::vector<std::string> calls_of_podlanectl(const test::Node &node) {
+    const std::vector<std::pair<ctl::Opt, std::string>> places = {{ctl::Opt::bpffs, " --bpffs " + node.bpffs()},
+                                                                  {ctl::Opt::bin_dir, " --bin-dir " + node.dir()},
+                                                                  {ctl::Opt::conf_dir, " --conf-dir " + node.dir()}};
+    const std::map<std::string_view, std::string> arguments = {{"INTERFACE", " up0"},
+                                                               {"FILE", " " + node.dir() + "/no-file"}};
+    std::vector<std::string> calls = {"", "--help", "no-such-object"};
+    for (const ctl::Noun &noun : ctl::nouns())
+        for (const ctl::Command &command : noun.commands) {
+            std::string call = test::spelled(noun, command) + test::needed_words(noun, command);
+            if (const auto argument = arguments.find(command.argument.name); argument != arguments.end())
+                call += argument->second;
+            if (command.verb == "show")
+                call += " web-0";
+            for (const auto &[option, place] : places)
+                if (command.options.has(option))
+                    call += place;
+            calls.push_back(call);
+        }
+    return calls;
+}
+
 class ExpeditedRcuTest : public testing::Test {
   protected:
     void SetUp() override {
@@ -56,8 +79,7 @@ class ExpeditedRcuTest : public testing::Test {
             use_stand_in();
     }
 
-  private:
-    // Where the kernel has it on from the command line: a file in its place, for this process and its children.
+    // A file in its place, for this process and its children: also if the kernel has it on from the command line.
     static void use_stand_in() {
         static bool done = false;
         if (std::exchange(done, true))
@@ -102,17 +124,23 @@ TEST_F(ExpeditedRcuTest, IsSwitchedOffByACallThatNeedsNone) {
     }
 }
 
-// Also by one that is refused, or of which nothing else is to be read.
+// Also by one that is refused, or of which nothing else is to be read. In a file of their own: calls of other tests
+// would switch the kernel's off meanwhile.
 TEST_F(ExpeditedRcuTest, IsSwitchedOffByAnyCallOfTheBinaries) {
-    const net::Namespace here = test::require(net::Namespace::current());
-    const std::string root = "/sys/fs/bpf/podlane-test-rcu";
+    use_stand_in();
+    const test::Node node;
     const std::string config =
-        R"({"cniVersion": "1.1.0", "name": "pods", "type": "podlane", "bpffs": ")" + root + "\"}";
-    for (const auto &[command, input] : std::vector<std::pair<std::string, std::string>>{
-             {"VERSION", config}, {"STATUS", config}, {"CHECK", config}, {"ADD", "{"}, {"DEL", ""}}) {
+        R"({"cniVersion": "1.1.0", "name": "pods", "type": "podlane", "bpffs": ")" + node.bpffs() + "\"}";
+    for (const auto &[command, input] : std::vector<std::pair<std::string, std::string>>{{"VERSION", config},
+                                                                                         {"STATUS", config},
+                                                                                         {"CHECK", config},
+                                                                                         {"GC", config},
+                                                                                         {"ADD", "{"},
+                                                                                         {"DEL", ""},
+                                                                                         {"NONE", config}}) {
         SCOPED_TRACE(command);
         write("20556\n");
-        (void)test::run(here, {test::variable("PODLANE_BIN")}, input, {{"CNI_COMMAND", command}});
+        (void)node.cni_text("podlane", command, input);
         EXPECT_TRUE(is_off()) << value();
     }
     for (const char *program : {"PODLANE_BIN", "PODLANE_K8S_BIN"}) {
@@ -122,17 +150,17 @@ TEST_F(ExpeditedRcuTest, IsSwitchedOffByAnyCallOfTheBinaries) {
         for (const std::vector<std::string> &argv : {std::vector{path}, std::vector{path, std::string("--version")}}) {
             SCOPED_TRACE(testing::PrintToString(argv));
             write("20556\n");
-            (void)test::run(here, argv);
+            (void)test::run(node.ns(), argv);
             EXPECT_TRUE(is_off()) << value();
         }
     }
-    for (const std::string command : {"version", "status"}) {
-        SCOPED_TRACE(command);
+    for (const std::string &call : calls_of_podlanectl(node)) {
+        SCOPED_TRACE(call);
         write("20556\n");
-        const test::Output reply = test::run(here, {test::variable("PODLANECTL_BIN"), "--bpffs", root, command});
+        const test::Output reply = test::run(node.ns(), test::words(test::variable("PODLANECTL_BIN") + " " + call));
         EXPECT_TRUE(is_off()) << value();
-        if (command == "status") {
-            EXPECT_NE(reply.out.find("left /sys/kernel/rcu_expedited switched on"), std::string::npos) << reply.out;
+        if (call.starts_with("status")) {
+            EXPECT_THAT(reply.out, HasSubstr("left /sys/kernel/rcu_expedited switched on"));
         }
     }
 }

@@ -142,7 +142,9 @@ static __always_inline __u32 checksum_place(__u8 protocol, __u32 *header)
 		*header = 12;
 		return 8;
 	case IPPROTO_ICMP:
-	case IPPROTO_ICMPV6: /* any of it could become another message, as of discovery */
+		*header = 8;
+		return 2;
+	case IPPROTO_ICMPV6: /* any of it could become discovery */
 		*header = LARGEST_START;
 		return 2;
 	}

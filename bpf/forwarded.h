@@ -75,12 +75,9 @@ static __always_inline void forget_untracked(const struct flow_key *key)
  */
 static __always_inline bool is_of_no_connection(struct __sk_buff *skb)
 {
-	unsigned long entry;
+	unsigned long entry = entry_of(skb);
 
-	if (!has_conntrack || !can_read_kernel || tracing)
-		return false;
-	entry = entry_of(skb);
-	return !entry || zone_of(entry);
+	return can_read_kernel && (!entry || zone_of(entry));
 }
 
 /*
@@ -93,7 +90,8 @@ static __always_inline void note_forwarded(struct packet *p, enum direction from
 	struct forwarded *last, now = {.came_by = p->skb->ingress_ifindex};
 	struct flow_key key = {}, other = {};
 
-	if (!now.came_by || !p->in->has_flow || p->in->is_icmp_error || !is_tcp_or_udp || is_of_no_connection(p->skb))
+	if (!now.came_by || !p->in->has_flow || p->in->is_icmp_error || !is_tcp_or_udp ||
+	    (has_conntrack && !tracing && is_of_no_connection(p->skb)))
 		return;
 	set_key(p->in, &key, from);
 	if (first_is_direct) {

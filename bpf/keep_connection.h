@@ -23,7 +23,7 @@ __attribute__((noinline)) int renew_connection(struct __sk_buff *skb, __u32 has_
 	const struct flow *other;
 	__u32 full, closed;
 
-	if (!has_conntrack || !work || (can_read_kernel && ctinfo_of(skb) == CTINFO_NONE))
+	if (!has_conntrack || !work || is_of_no_connection(skb))
 		return 0;
 	if (has_data && !is_reset) {
 		other = map_find(&flows_v2, &work->other);

@@ -326,7 +326,7 @@ Result<cni::Attachment> make(const cni::Request &request, endpoint_mode mode, co
 
 Result<cni::Attachment> adopt(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
                               const Tables &tables, Rollback &rollback) {
-    const Adopted pair = TRY(find_pair(request, pod, sockets));
+    const Adopted pair = TRY(find_pair(request, pod, sockets, tables));
     if (!pair.host)
         return adopt_without_host_veth(request, pod, sockets, tables, pair.pod, rollback);
     const std::optional<EgressRoute> egress = TRY(usable_egress_route(request.config, sockets.host));

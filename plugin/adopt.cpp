@@ -94,42 +94,72 @@ Result<Plan> plan_beside(const cni::Request &request, const net::Namespace &pod,
     return plan;
 }
 
-// A process in the container may have put another interface in its place: without programs that of the plugin before
-// would send whatever it likes.
-Result<void> refuse_replaced(const cni::Request &request, const net::Namespace &pod, const Adopted &pair,
-                             net::Netlink &host) {
-    std::string left;
+// A plugin that made more interfaces than this one names those too.
+bool is_made_beside(const cni::Request &request, const net::Link &pod_end) {
+    return pod_end.name != request.ifname &&
+           std::ranges::any_of(request.config.prev_result->interfaces, [&](const cni::Interface &one) {
+               return !one.sandbox.empty() && one.name == pod_end.name;
+           });
+}
+
+// The veth that the plugin before made, if a process in the container has put another interface in the place of its
+// other end.
+Result<std::optional<net::Link>> find_replaced(const cni::Request &request, const net::Namespace &pod,
+                                               const Adopted &pair, Sockets &sockets) {
+    std::optional<net::Link> replaced;
     for (const cni::Interface &one : request.config.prev_result->interfaces) {
-        const auto link = one.sandbox.empty() ? TRY(net::find_link(host, one.name)) : std::nullopt;
+        auto link = one.sandbox.empty() ? TRY(net::find_link(sockets.host, one.name)) : std::nullopt;
         if (link && pair.host && link->ifindex == pair.host->ifindex)
-            return {};
-        if (link && TRY(net::has_peer_in(host, *link, pod)))
-            left = one.name;
+            return std::optional<net::Link>{};
+        if (!link || !TRY(net::has_peer_in(sockets.host, *link, pod)))
+            continue;
+        const auto other_end = TRY(net::find_link(sockets.pod, *link->peer_ifindex));
+        if (!other_end || !is_made_beside(request, *other_end))
+            replaced = std::move(link);
     }
-    if (left.empty())
+    return replaced;
+}
+
+// It is up, and without programs it would send whatever the container likes, after a DEL too that removes by name.
+Result<void> refuse_replaced(const cni::Request &request, const net::Namespace &pod, const Adopted &pair,
+                             Sockets &sockets) {
+    const auto replaced = TRY(find_replaced(request, pod, pair, sockets));
+    if (!replaced)
         return {};
-    return Error{ErrorCode::invalid_network_config,
-                 "the container's interface " + request.ifname + " is not the other end of " + left +
-                     ", which prevResult names",
-                 "nothing in the container may rename or replace it before its ADD has ended: repeat the ADD"};
+    Error error{
+        ErrorCode::invalid_network_config,
+        "the container's interface " + request.ifname + " is not the other end of " + replaced->name +
+            ", which prevResult names",
+        "nothing in the container may rename or replace it before its ADD has ended: start the container again"};
+    if (const auto down = net::set_link(sockets.host, replaced->ifindex, {.up = false}); !down)
+        error.message += "; and " + down.error().message;
+    return error;
+}
+
+Result<bool> is_interface_of(const endpoint_key &key, const endpoint &entry, const cni::Request &request,
+                             const net::Namespace &pod, const Adopted &pair, Sockets &sockets) {
+    if (pair.host)
+        return entry.ifindex == pair.host->ifindex && TRY(find_host_veth(sockets.host, entry)).has_value();
+    if (entry.ifindex != 0 || entry.netns_inode != pod.inode() || entry.pod_ifindex != pair.pod.ifindex)
+        return false;
+    const auto record = TRY(records_of(request.config)
+                                .find(std::string(field_text(key.container_id)), std::string(field_text(key.ifname))));
+    return sockets.pod.is_in(record ? record->netns_cookie : 0);
 }
 
 // By another container ID, or another name of the interface.
-Result<void> refuse_others(const cni::Request &request, const Tables &tables, const net::Link &host_veth,
-                           net::Netlink &host) {
-    if (!TRY(tables.interfaces.find(host_veth.ifindex)))
+Result<void> refuse_others(const cni::Request &request, const net::Namespace &pod, const Adopted &pair,
+                           Sockets &sockets, const Tables &tables) {
+    if (pair.host && !TRY(tables.interfaces.find(pair.host->ifindex)))
         return {};
     const endpoint_key own = TRY(make_endpoint_key(request.container_id, request.ifname));
-    for (const auto &[key, entry] : TRY(tables.endpoints.entries())) {
-        const bool is_own =
-            std::ranges::equal(key.container_id, own.container_id) && std::ranges::equal(key.ifname, own.ifname);
-        if (!is_own && entry.ifindex == host_veth.ifindex && TRY(find_host_veth(host, entry)))
+    for (const auto &[key, entry] : TRY(tables.endpoints.entries()))
+        if (!same_bytes(key, own) && TRY(is_interface_of(key, entry, request, pod, pair, sockets)))
             return Error{ErrorCode::already_exists,
                          "the container's interface " + request.ifname + " is that of container " +
                              std::string(field_text(key.container_id)) + ", interface " +
                              std::string(field_text(key.ifname)),
                          "DEL of that attachment comes before an ADD"};
-    }
     return {};
 }
 
@@ -155,13 +185,15 @@ Result<net::Netlink> open_recorded(const net::Namespace &container, const cni::R
     return *std::move(inside);
 }
 
-Result<Adopted> find_pair(const cni::Request &request, const net::Namespace &pod, Sockets &sockets) {
+Result<Adopted> find_pair(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
+                          const Tables &tables) {
     auto pod_end = TRY(net::find_link(sockets.pod, request.ifname));
     if (!pod_end)
         return Error{ErrorCode::unknown_container, "there is no interface " + request.ifname + " in the container"};
     Adopted pair{*std::move(pod_end), {}};
     pair.host = TRY(find_other_end(sockets.host, pair.pod, pod));
-    TRY(refuse_replaced(request, pod, pair, sockets.host));
+    TRY(refuse_replaced(request, pod, pair, sockets));
+    TRY(refuse_others(request, pod, pair, sockets, tables));
     return pair;
 }
 
@@ -175,7 +207,6 @@ Result<void> attach_programs(const std::string &root, std::uint32_t ifindex, Hoo
 Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
                                         const Tables &tables, const Adopted &pair,
                                         const std::optional<EgressRoute> &egress, Rollback &rollback) {
-    TRY(refuse_others(request, tables, *pair.host, sockets.host));
     const ContainerLinks others = TRY(find_container_links(request, tables, sockets.pod, pod.inode(), egress));
     Plan plan = TRY(plan_beside(request, pod, sockets, pair, egress, others));
     TRY(enter_network(request, plan.network, egress, tables, sockets.host, rollback));

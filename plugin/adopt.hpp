@@ -33,7 +33,9 @@ struct Adopted {
     net::Link pod;
     std::optional<net::Link> host;
 };
-Result<Adopted> find_pair(const cni::Request &request, const net::Namespace &pod, Sockets &sockets);
+// An error if it is another attachment's, or not the one that the plugin before made.
+Result<Adopted> find_pair(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
+                          const Tables &tables);
 
 // For a pair with a host-side veth. The result is prevResult, unchanged: addressing is the other plugin's.
 Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,

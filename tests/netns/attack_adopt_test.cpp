@@ -55,18 +55,40 @@ TEST_F(AttackAdopt, ANumberOfAnothersHostVethIsNone) {
     expect_as_before(pod, before);
 }
 
-TEST_F(AttackAdopt, AnotherInterfaceInPlaceOfThePluginsIsRefused) {
+// The runtime's DELs remove by name what is not the plugin's.
+TEST_F(AttackAdopt, AnotherInterfaceInPlaceOfThePluginsLeavesThatDown) {
     const auto hostile = node_.container();
     const Json previous = ptp(*hostile, "net1").json;
-    for (const char *command :
-         {"set net1 down", "set net1 name old", "add net1 type veth peer name foo", "set net1 up"})
-        hostile->run("ip link " + std::string(command));
-    const Variables net1 = {{"CNI_IFNAME", "net1"}};
     const std::string host = previous.at("interfaces").at(0).at("name");
-    EXPECT_THAT(chained("ADD", *hostile, previous, net1), fails_with(7, {"is not the other end of " + host}));
-    for (const char *command : {"del net1", "set old name net1", "set net1 up"})
+    const auto is_up = [&] {
+        return find(ip_json(node_.ns(), "link"), "ifname", host).at("flags").dump().find("\"UP\"") != std::string::npos;
+    };
+    for (const char *command :
+         {"set net1 down", "set net1 name old", "add net1 type veth peer name foo", "set net1 up", "set old up"})
         hostile->run("ip link " + std::string(command));
-    EXPECT_THAT(chained("ADD", *hostile, previous, net1), succeeds());
+    EXPECT_TRUE(is_up());
+    const Variables net1 = {{"CNI_IFNAME", "net1"}};
+    EXPECT_THAT(chained("ADD", *hostile, previous, net1), fails_with(7, {"is not the other end of " + host}));
+    EXPECT_FALSE(is_up());
+    EXPECT_THAT(chained("DEL", *hostile, previous, net1), succeeds());
+    EXPECT_FALSE(is_up());
+}
+
+// A main plugin without a host-side veth, and one behind it that made a pair beside.
+TEST_F(AttackAdopt, AnInterfaceOfAnotherNameInTheResultIsNoReplacement) {
+    const auto container = node_.container();
+    node_.run("ip link add vx type veth peer name ext1 netns " + container->path());
+    container->run("ip link add eth0 type veth peer name inner");
+    const Json previous = {{"cniVersion", "1.0.0"},
+                           {"interfaces",
+                            {{{"name", "eth0"}, {"sandbox", container->path()}},
+                             {{"name", "vx"}},
+                             {{"name", "ext1"}, {"sandbox", container->path()}}}},
+                           {"ips", {{{"address", "198.51.100.7/24"}, {"interface", 0}}}}};
+    EXPECT_THAT(chained("ADD", *container, previous, {{"CNI_IFNAME", "eth0"}}), succeeds());
+    EXPECT_THAT(chained("ADD", *container, previous, {{"CNI_IFNAME", "eth0"}, {"CNI_CONTAINERID", "other"}}),
+                fails_with(104, {"is that of container " + container->id() + ", interface eth0"}));
+    EXPECT_THAT(chained("DEL", *container, previous, {{"CNI_IFNAME", "eth0"}}), succeeds());
 }
 
 TEST_F(AttackAdopt, AnotherContainersInterfaceIsRefused) {

@@ -61,17 +61,17 @@ TEST_F(Bandwidth, AFloodIsHeldAndAPingPasses) {
 
 // A sixth of the rate, in datagrams that are not small. One call in 16 shares the flood's bucket for 4.3 s.
 TEST_F(Bandwidth, ACallBesideAFloodLosesNothing) {
-    constexpr std::size_t kDatagrams = 600, kBytes = 1000;
+    constexpr std::size_t kCalls = 5, kDatagrams = 240, kBytes = 1000;
     constexpr std::chrono::microseconds kApart{2500};
     const Pod sender = lab_.add_pod(unshaped());
     const Pod receiver = lab_.add_pod();
     const Fd to = open_socket(receiver.ns(), Transport::udp, true, {receiver.v4, 7});
     const Repeat sending = flood(sender, receiver.v4);
     ASSERT_TRUE(wait_until([&] { return state(sender, LIMIT_EGRESS).dropped > 100; }));
-    std::size_t arrived = 0;
-    for (int call = 0; call < 3 && arrived < kDatagrams * 98 / 100; ++call) {
+    std::size_t whole = 0;
+    for (std::size_t call = 0; call < kCalls; ++call) {
         const Fd from = connected(sender.ns(), Transport::udp, {receiver.v4, 7});
-        arrived = 0;
+        std::size_t arrived = 0;
         auto due = std::chrono::steady_clock::now();
         for (std::size_t i = 0; i < kDatagrams; ++i) {
             ASSERT_EQ(send_text(from, std::string(kBytes, 'c')), 0);
@@ -80,8 +80,9 @@ TEST_F(Bandwidth, ACallBesideAFloodLosesNothing) {
                 ++arrived;
         }
         std::cout << arrived << " of " << kDatagrams << " arrived" << std::endl;
+        whole += arrived >= kDatagrams * 98 / 100 ? 1 : 0;
     }
-    EXPECT_GE(arrived, kDatagrams * 98 / 100);
+    EXPECT_GT(whole, kCalls / 2);
 }
 
 TEST_F(Bandwidth, ALimitIsSetAndClearedOnALivePod) {

@@ -325,6 +325,7 @@ class Model : private NeighbourReader {
         return protocol_ == IPPROTO_TCP      ? !is_only(20, 16)
                : protocol_ == IPPROTO_UDP    ? !is_only(8, 6)
                : protocol_ == IPPROTO_SCTP   ? !is_only(12, 8)
+               : protocol_ == IPPROTO_ICMP   ? !is_only(8, 2)
                : protocol_ == IPPROTO_ICMPV6 ? sum_at_ != l4_ + 2
                                              : false;
     }

@@ -118,16 +118,17 @@ TEST_F(OwnAddresses, AnUpgradeAddsThem) {
     EXPECT_THAT(check(made, keys_), succeeds());
 }
 
-// The flows have no path any more; the entry stays.
+// The flows have no path any more, but for those by an uplink; the entry stays.
 TEST_F(OwnAddresses, AFlushEmptiesTheKeptPaths) {
     const Pod made = make(keys_);
     const auto kept = require(open_kept_paths(node_.bpffs(), Access::read_write));
     kept_paths paths{};
     paths.paths[5] = {{made.ifindex, made.v4, made.v4, 0, 0, 132, {}}, 0, {7, PATH_HOST, 0}};
+    paths.paths[6] = {{made.ifindex, made.v4, made.v4, 1, 1, 17, {}}, 0, {7, PATH_UPLINK, uplink_ifindex()}};
     require(kept.update(made.ifindex, paths));
-    EXPECT_EQ(node_.podlanectl_json("map dump kept_paths").size(), 1U);
+    EXPECT_EQ(node_.podlanectl_json("map dump kept_paths").size(), 2U);
     EXPECT_EQ(node_.podlanectl("path flush --all").rc, 0);
-    EXPECT_EQ(node_.podlanectl_json("map dump kept_paths").size(), 0U);
+    EXPECT_EQ(node_.podlanectl_json("map dump kept_paths").size(), 1U);
     EXPECT_TRUE(keeps_paths(made));
 }
 

@@ -216,6 +216,21 @@ Result<int> path_show(const Call &call, World &world) {
     return 0;
 }
 
+// A flow that an uplink carries is known by nothing else: without it, anybody on another uplink could move it by a
+// packet in the peer's name. It is another's after 30 s of silence, or 210 of SCTP.
+bool is_by_uplink(const kept_path &one) { return one.path.via == PATH_UPLINK; }
+
+Result<void> flush_kept(const KeptPaths &kept, std::uint32_t ifindex) {
+    auto paths = TRY(kept.find(ifindex));
+    if (!paths)
+        return {};
+    for (kept_path &one : paths->paths) // NOLINT(*-constant-array-index)
+        if (!is_by_uplink(one))
+            one = {};
+    auto done = kept.replace(ifindex, *paths);
+    return !done && done.error().system_errno == ENOENT ? Result<void>{} : done; // a pod that went
+}
+
 Result<int> path_flush(const Call &call, World &world) {
     const Selection selection = TRY(Selection::of(call));
     if (selection.selects_all() != call.has(Opt::all))
@@ -231,9 +246,7 @@ Result<int> path_flush(const Call &call, World &world) {
     std::set<std::uint32_t> interfaces;
     for (const PathRow &row : TRY(selected(read_kept_paths, selection, world)))
         if (interfaces.insert(row.key.ifindex).second)
-            if (auto done = kept.replace(row.key.ifindex, kept_paths{});
-                !done && done.error().system_errno != ENOENT) // a pod that went
-                return std::move(done).error();
+            TRY(flush_kept(kept, row.key.ifindex));
     if (world.json)
         world.print(output::json_text(output::Object{{"flushed", erased}}));
     else

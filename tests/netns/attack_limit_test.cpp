@@ -9,7 +9,10 @@
 namespace podlane::test {
 namespace {
 
-const Json kLimit = {{"egressRate", 1000000}, {"egressBurst", 400000}};
+using Clock = std::chrono::steady_clock;
+
+constexpr std::uint64_t kHeldRate = 1000000, kHeldBurst = 400000; // bits per second, bits
+const Json kLimit = {{"egressRate", kHeldRate}, {"egressBurst", kHeldBurst}};
 constexpr int kPackets = 1000; // far beyond the burst
 
 class AttackLimit : public testing::Test {
@@ -33,6 +36,35 @@ class AttackLimit : public testing::Test {
                                          .segment_bytes = 1}));
     }
     static constexpr int kTiny = 20;
+
+    // As large as the link takes them: of these some arrive.
+    void send_full_frames(const ip_addr &to) {
+        const Wire wire(pod_->ns(), "eth0");
+        const ip_addr own = SourceLab::addr(*pod_, "eth0", true);
+        const Bytes sent = frame(PODLANE_HOST_MAC, wire.mac(), udp({own, to}, 1400));
+        for (int i = 0; i < kPackets; ++i)
+            wire.send(sent);
+    }
+
+    // Frames of this sender have arrived, and no more than the limit lets through since then; at once twice the burst,
+    // as in other floods. A larger one is not cut into its segments yet, which are more bytes on the wire.
+    static void expect_held_since(Clock::time_point start, const Wire &at, const ip_addr &sender) {
+        constexpr std::size_t kFullFrame = 1514;
+        std::uint64_t bytes = 0;
+        EXPECT_TRUE(wait_until([&] {
+            for (const Bytes &one : at.arrived()) {
+                if (!is_from(one, sender))
+                    continue;
+                EXPECT_LE(one.size(), kFullFrame);
+                bytes += one.size();
+            }
+            return bytes != 0;
+        })) << "within the limit they arrive";
+        const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+        EXPECT_LE(static_cast<double>(bytes) * 8,
+                  static_cast<double>(kHeldRate) * seconds * 1.05 + static_cast<double>(2 * kHeldBurst))
+            << "bits in " << seconds << " s";
+    }
 
     // Large messages of discovery, by a process that has CAP_NET_RAW alone.
     void send_discovery(std::uint8_t type, std::uint8_t hop_limit, const ip_addr &to) {
@@ -113,16 +145,20 @@ TEST_F(AttackLimit, NeighbourDiscoveryByARawSocketIsCharged) {
 }
 
 TEST_F(AttackLimit, APacketTooLargeForThePeerInterfaceIsChargedToItsLimit) {
-    lab_.add(pod_, "eth0", 0);
     Json limited = kLimit;
     limited["mtu"] = 1400;
-    lab_.add(pod_, "net1", 1, limited);
     for (const bool ipv4 : {true, false}) {
-        const std::uint64_t before = dropped("net1");
+        SCOPED_TRACE(ipv4 ? "IPv4" : "IPv6");
+        lab_.add(pod_, "eth0", 0);
+        lab_.add(pod_, "net1", 1, limited);
         const ip_addr source = SourceLab::addr(*pod_, "net1", ipv4);
-        const ip_addr client = ip(SourceLab::client_addr(0, ipv4));
+        const ip_addr client = ip(SourceLab::client_addr(1, ipv4));
+        const Wire at(lab_.client(1).ns(), "eth0");
+        const auto start = Clock::now();
         as_hostile(pod_->ns(), Privilege::none, [&] { send_by("eth0", source, client, 1440, kPackets); });
-        EXPECT_TRUE(wait_until([&] { return dropped("net1") >= before + kPackets / 2; })) << dropped("net1");
+        EXPECT_TRUE(wait_until([&] { return dropped("net1") >= kPackets / 2; })) << dropped("net1");
+        expect_held_since(start, at, source);
+        pod_ = lab_.node().container(); // without the backlog of this family
     }
 }
 
@@ -154,9 +190,17 @@ TEST_F(AttackLimit, SegmentsOfAFragmentAreChargedWithTheirHeaders) {
 
 // A packet that cost more than any backlog was taken for a clock that jumped, and ended the backlog.
 TEST_F(AttackLimit, TinySegmentsDoNotEndTheLimitOfTheirSender) {
+    const ip_addr client = ip(SourceLab::client_addr(0, true));
     lab_.add(pod_, "eth0", 0, kLimit);
-    send_tiny_segments(ip(SourceLab::client_addr(0, true)));
+    (void)pod_->run("tc qdisc del dev eth0 root"); // as PACKET_QDISC_BYPASS does
+    const Wire at(lab_.client(0).ns(), "eth0");
+    const auto start = Clock::now();
+    send_tiny_segments(client);
     EXPECT_TRUE(wait_until([&] { return dropped("eth0") >= kTiny; })) << dropped("eth0");
+    const std::uint64_t before = dropped("eth0");
+    send_full_frames(client);
+    EXPECT_TRUE(wait_until([&] { return dropped("eth0") >= before + kPackets / 2; })) << dropped("eth0") - before;
+    expect_held_since(start, at, SourceLab::addr(*pod_, "eth0", true));
 }
 
 TEST_F(AttackLimit, TinySegmentsDoNotEndTheLimitOfTheirReceiver) {
@@ -164,12 +208,19 @@ TEST_F(AttackLimit, TinySegmentsDoNotEndTheLimitOfTheirReceiver) {
         SCOPED_TRACE(limiter);
         const auto victim = lab_.node().container();
         lab_.add(pod_, "eth0", 0);
-        lab_.add(victim, "eth0", 0, {{"ingressRate", 1000000}, {"ingressBurst", 400000}, {"limiter", limiter}});
+        lab_.add(victim, "eth0", 0, {{"ingressRate", kHeldRate}, {"ingressBurst", kHeldBurst}, {"limiter", limiter}});
+        const ip_addr receiver = SourceLab::addr(*victim, "eth0", true);
         const LimitStates states = require(open_limit_states(lab_.node().bpffs(), Access::read_only));
         const std::uint32_t ifindex = SourceLab::host_veth(*victim, "eth0");
         const auto lost = [&] { return require(states.find({ifindex, LIMIT_INGRESS})).value().dropped; };
-        send_tiny_segments(SourceLab::addr(*victim, "eth0", true));
+        const Wire at(victim->ns(), "eth0");
+        const auto start = Clock::now();
+        send_tiny_segments(receiver);
         EXPECT_TRUE(wait_until([&] { return lost() >= kTiny; })) << lost();
+        const std::uint64_t before = lost();
+        send_full_frames(receiver);
+        EXPECT_TRUE(wait_until([&] { return lost() >= before + kPackets / 2; })) << lost() - before;
+        expect_held_since(start, at, SourceLab::addr(*pod_, "eth0", true));
         pod_ = lab_.node().container();
     }
 }

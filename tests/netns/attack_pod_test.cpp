@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // A hostile pod beside others: what its process can do without capabilities, and with CAP_NET_RAW, which pods have by
 // default. The outcome is asserted on the victims.
-// A container with two interfaces: datagrams that are forged on one network do not pull the queries of the other there.
 #include "tests/harness/bpf.hpp"
 #include "tests/harness/repeat.hpp"
 #include "tests/netns/attacker.hpp"
-#include "tests/netns/reopened.hpp"
+#include "tests/netns/captured.hpp"
+#include "tests/netns/datagram.hpp"
+#include "tests/netns/service_test.hpp"
 #include "tests/netns/sources.hpp"
 
 namespace podlane::test {
@@ -14,7 +15,7 @@ namespace {
 constexpr std::uint16_t kPort = 7;
 
 // A datagram from any address at all (IPV6_FREEBIND needs no capability).
-void send_from(const ip_addr &source, const ip_addr &destination) {
+void send_from(const ip_addr &source, const ip_addr &destination, const std::string &text = "x") {
     const Fd socket(::socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     const int on = 1;
     constexpr int kFreebind = 78; // IPV6_FREEBIND, which glibc 2.36 does not name
@@ -22,8 +23,8 @@ void send_from(const ip_addr &source, const ip_addr &destination) {
     const sockaddr_in6 from = to_sockaddr(source, 0);
     const sockaddr_in6 to = to_sockaddr(destination, kPort);
     must_not_fail(bind(socket.get(), reinterpret_cast<const sockaddr *>(&from), sizeof from), "bind"); // NOLINT
-    if (sendto(socket.get(), "x", 1, 0, reinterpret_cast<const sockaddr *>(&to), sizeof to) != 1)      // NOLINT
-        throw std::runtime_error(std::string("sendto: ") + std::strerror(errno));
+    const auto *to_addr = reinterpret_cast<const sockaddr *>(&to);                                     // NOLINT
+    must_not_fail(sendto(socket.get(), text.data(), text.size(), 0, to_addr, sizeof to) < 0, "sendto");
 }
 
 class AttackPeerInterfaces : public testing::Test {
@@ -87,6 +88,80 @@ TEST_F(AttackPeerInterfaces, AFailedAddLeavesTheOtherInterfacesAlone) {
                     << how << number;
     }
 }
+
+// Entries that the plugin never writes: at either host-side veth they lead a source to the other one, and nothing
+// checks it. Parameter: IPv4.
+class AttackPeerRoutes : public AttackPeerInterfaces, public testing::WithParamInterface<bool> {
+  protected:
+    using Texts = std::multiset<std::string>;
+
+    void SetUp() override {
+        pod_ = lab_.node().container();
+        lab_.add(pod_, "eth0", 0, {{"antiSpoof", false}});
+        lab_.add(pod_, "net1", 1, {{"antiSpoof", false}});
+        for (const Json &one : Json::parse(lab_.node().run("ip -j link show type veth")))
+            if (one.at("ifindex") == veth("eth0") || one.at("ifindex") == veth("net1"))
+                wires_.emplace_back(lab_.node().ns(), one.at("ifname"));
+    }
+    [[nodiscard]] std::uint32_t veth(const char *ifname) const { return SourceLab::host_veth(*pod_, ifname); }
+    [[nodiscard]] ip_addr addr(const char *ifname) const { return SourceLab::addr(*pod_, ifname, GetParam()); }
+    void lead_round(const ip_addr &source) const {
+        const SourceRoutes routes = require(open_source_routes(lab_.node().bpffs(), Access::read_write));
+        for (const auto &[from, to] : {std::pair{"eth0", "net1"}, std::pair{"net1", "eth0"}}) {
+            source_route route = *require(routes.find({veth(from), addr(to)}));
+            route.source = source;
+            require(routes.update({veth(from), source}, route));
+        }
+    }
+    // At each host-side veth.
+    void expect_once(const Texts &sent) const {
+        EXPECT_EQ(wires_.size(), 2U);
+        for (const Wire &wire : wires_) {
+            Texts came;
+            const auto is_too_much = [&](const Bytes &one) {
+                const auto text = std::search(one.begin(), one.end(), text_.begin(), text_.end());
+                if (text != one.end())
+                    came.emplace(text, one.end());
+                return came.size() > sent.size();
+            };
+            (void)wire.until(is_too_much, quiet());
+            EXPECT_EQ(came, sent);
+        }
+    }
+
+    std::string text_ = "round and round ";
+    std::vector<Wire> wires_;
+};
+
+TEST_P(AttackPeerRoutes, ThatPointAtEachOtherHandOverOnce) {
+    const std::string client = SourceLab::client_addr(0, GetParam());
+    std::vector<ip_addr> sources{addr("eth0"), addr("net1")};
+    if (!GetParam()) // of IPv4 a process without capabilities claims none
+        sources.push_back(ip("2001:db8:77::9"));
+    for (const ip_addr &source : sources)
+        lead_round(source);
+    const auto victim = lab_.node().container();
+    lab_.add(victim, "eth0", 0);
+    Texts sent;
+    as_hostile(pod_->ns(), Privilege::none, [&] {
+        for (int i = 0; i < 20; ++i)
+            for (const ip_addr &source : sources)
+                send_from(source, ip(client), *sent.insert(text_ + std::to_string(sent.size())));
+    });
+    EXPECT_TRUE(wait_until([&] { return counted("sent-sibling") >= sent.size(); })) << "not all are handed over";
+    EXPECT_TRUE(ping(victim->ns(), client, 5)) << "meanwhile";
+    expect_once(sent);
+}
+
+// The source of an unbound socket's reply is written on the way, and has such entries then.
+TEST_P(AttackPeerRoutes, ThatPointAtEachOtherHandAReplyOverOnce) {
+    lead_round(addr("net1"));
+    const EchoServer server(pod_->ns(), GetParam(), kPort);
+    EXPECT_EQ(ask(lab_.client(1).ns(), Transport::udp, {addr("net1"), kPort}, text_), 0);
+    expect_once({text_});
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AttackPeerRoutes, testing::Bool(), family_name);
 
 // Sends a frame again and again until it goes or the interface does.
 Repeat flood(const Wire &wire, Bytes frame) {
@@ -160,167 +235,140 @@ TEST_P(AttackDel, NothingForgedPasses) {
 
 INSTANTIATE_TEST_SUITE_P(All, AttackDel, lab_parameters(), lab_parameter_name);
 
-constexpr std::uint16_t kQueryPort = 53;
-constexpr std::uint16_t kFirst = 20000;
-constexpr int kQueries = 20;
+// A client's socket, which takes nothing that comes from another address than the one it sends to, and the socket of a
+// server that answers when it is to.
+struct LateTalk {
+    std::string name;
+    Fd client;
+    const Fd *server = nullptr;
+    ip_addr seen{}; // by the server, in the place of the client's
+    Endpoint caller{};
 
-// Parameter: IPv4.
-class AttackHijack : public testing::TestWithParam<bool> {
+    [[nodiscard]] std::uint16_t port() const { return htons(local_of(client).port); }
+    void question() {
+        EXPECT_EQ(send_text(client, name), 0);
+        const Datagram one = awaited_datagram(*server);
+        EXPECT_EQ(one.text, name);
+        EXPECT_EQ(to_string(one.from.addr), to_string(seen)) << name;
+        caller = one.from;
+    }
+    void answer() const {
+        EXPECT_TRUE(send_datagram(*server, caller, name));
+        EXPECT_EQ(receive(client).text, name);
+    }
+};
+
+// With as few entries as AttackSmallCache has. The packets are translated: by a Service, by ipMasq and by a hostPort.
+class AttackEvicted : public ServiceTest {
   protected:
-    void SetUp() override {
-        // As on nodes whose networks are routed asymmetrically: the source is not checked for the forger.
-        for (const char *where : {"all", "default", "up0", "up1"})
-            lab_.node().run("sysctl -qw net.ipv4.conf." + std::string(where) + ".rp_filter=0");
-        lab_.node().run("ip -6 route add " + SourceLab::client_addr(0, false) + " via " +
-                        SourceLab::on_link(0, 1, false));
-        pod_ = lab_.node().container();
-        lab_.add(pod_, "eth0", 0, {{"firstPacket", "host"}});
-        lab_.add(pod_, "net1", 1, {{"firstPacket", "host"}});
+    static constexpr std::uint16_t kBackendPort = 5300;
+    static constexpr std::uint16_t kHostPort = 5301;
+    static constexpr std::uint16_t kFirstPort = 20000; // below those that the kernel chooses
+
+    explicit AttackEvicted(Json keys = {{"firstPacket", "host"}})
+        : ServiceTest(kPort, kBackendPort), every_key_(std::move(keys)) {
+        every_key_.update({{"maxPaths", 512}, {"ipMasq", true}});
     }
-    [[nodiscard]] bool ipv4() const { return GetParam(); }
-    [[nodiscard]] ip_addr addr(const std::string &ifname) const { return SourceLab::addr(*pod_, ifname, ipv4()); }
-    [[nodiscard]] Endpoint resolver() const { return {ip(SourceLab::client_addr(0, ipv4())), kQueryPort}; }
-    // By whoever is on the network of net1, in the resolver's name, for every port that will ask.
-    void forge() {
-        const EchoServer server(lab_.client(0).ns(), ipv4(), kQueryPort);
-        ASSERT_EQ(ask(pod_->ns(), Transport::udp, resolver()), 0);
-        const std::uint32_t veth = SourceLab::host_veth(*pod_, "net1");
-        const std::uint64_t before = lab_.count(veth, REASON_RECEIVED_HOST);
-        const Mac gateway = Wire(lab_.node().ns(), "up1").mac();
-        const Wire wire(lab_.provider(1).ns(), "eth0");
-        for (int i = 0; i < 3 * kQueries; ++i) {
-            const Ends forged{resolver().addr, addr("net1"), kQueryPort, static_cast<std::uint16_t>(kFirst + i)};
-            wire.send(frame(gateway, wire.mac(), udp(forged)));
-        }
-        ASSERT_TRUE(wait_until([&] { return lab_.count(veth, REASON_RECEIVED_HOST) >= before + 3 * kQueries; }))
-            << "the forged datagrams do not arrive";
+    void prepare() override {
+        client_ = add_pod();
+        server_ = add_pod();
+        serve(server_);
+        hosted_ = lab_->add_pod({lab_->node().config(with_attach(every_key_)),
+                                 {{"type", "portmap"}, {"snat", true}, {"capabilities", {{"portMappings", true}}}}},
+                                port_mappings(kHostPort, kBackendPort));
+        for (const net::Namespace *where : {&server_.ns(), &lab_->outside(), &hosted_.ns()})
+            servers_.push_back(open_socket(*where, Transport::udp, ipv4(), {{}, kBackendPort}));
+        // A question is not to expire before its answer where the flood takes long.
+        lab_->node().run("sysctl -qw net.netfilter.nf_conntrack_udp_timeout=300");
     }
-    void expect_answers(const std::string &what, const std::function<Fd(int)> &query);
-    [[nodiscard]] std::vector<Fd> speak_to(const Container &peer, const ip_addr &to, const std::string &text,
-                                           bool has_options = false);
-    void expect_answers_to(const std::string &what, std::vector<Fd> sockets);
-
-    SourceLab lab_;
-    std::shared_ptr<Container> pod_;
-};
-
-struct SocketOptions : Reopened {
-    using Reopened::set_options;
-};
-
-// Sockets that chose their ports, have sent this text to a peer before they received any, and got it back.
-std::vector<Fd> AttackHijack::speak_to(const Container &peer, const ip_addr &to, const std::string &text,
-                                       bool has_options) {
-    const EchoServer server(peer.ns(), ipv4(), kQueryPort);
-    std::vector<Fd> sockets;
-    for (int i = 0; i < kQueries; ++i) {
-        const auto port = static_cast<std::uint16_t>(kFirst + i);
-        const Fd &socket = sockets.emplace_back(open_socket(pod_->ns(), Transport::udp, ipv4(), {{}, port}));
-        if (has_options)
-            SocketOptions::set_options(socket, ipv4());
-        EXPECT_TRUE(send_datagram(socket, {to, kQueryPort}, text));
-        EXPECT_EQ(receive(socket).text, text);
-        if (has_options)
-            SocketOptions::set_options(socket, ipv4(), false);
+    Pod add_pod() { return LabTest::add_pod(every_key_); }
+    // One of each kind.
+    void begin_talks(std::vector<LateTalk> &talks) const {
+        const auto begin = [&](const std::string &kind, const net::Namespace &from, const Endpoint &to,
+                               const ip_addr &seen) {
+            const auto port = static_cast<std::uint16_t>(kFirstPort + talks.size());
+            talks.push_back({kind + " " + std::to_string(port), test::connected(from, Transport::udp, to, {{}, port}),
+                             &servers_.at(talks.size() % servers_.size()), seen});
+        };
+        begin("service", client_.ns(), cluster_ip(), addr(client_));
+        begin("masquerade", client_.ns(), {outside_addr(), kBackendPort}, node_addr());
+        begin("hostPort", lab_->outside(), {node_addr(), kHostPort}, outside_addr());
     }
-    return sockets;
-}
-
-// An answer that came by eth0's network.
-void AttackHijack::expect_answers(const std::string &what, const std::function<Fd(int)> &query) {
-    const EchoServer server(lab_.client(0).ns(), ipv4(), kQueryPort);
-    int answers = 0;
-    for (int i = 0; i < kQueries; ++i) {
-        const Fd socket = query(i);
-        answers += wait_until([&] { return recv(socket.get(), nullptr, 0, MSG_DONTWAIT) >= 0; }, quiet()) ? 1 : 0;
-    }
-    EXPECT_EQ(answers, kQueries) << what;
-    for (const ip_addr &caller : server.callers())
-        EXPECT_EQ(to_string(caller), to_string(addr("eth0"))) << what;
-}
-
-// To what they send to the resolver after datagrams forged in its name have reached them.
-void AttackHijack::expect_answers_to(const std::string &what, std::vector<Fd> sockets) {
-    forge();
-    expect_answers(what, [&](int i) {
-        Fd socket = std::move(sockets.at(static_cast<std::size_t>(i)));
-        EXPECT_EQ(receive(socket).error, 0) << what << ": the forged datagram does not arrive";
-        EXPECT_TRUE(send_datagram(socket, resolver(), "query"));
-        return socket;
-    });
-}
-
-TEST_P(AttackHijack, QueriesOfBoundAndConnectedSocketsStayOnTheirInterface) {
-    forge();
-    for (const bool bound : {false, true})
-        expect_answers(bound ? "bound" : "connected", [&](int i) {
-            const auto port = static_cast<std::uint16_t>(kFirst + i + (bound ? kQueries : 0));
-            Fd socket = open_socket(pod_->ns(), Transport::udp, ipv4(), {bound ? addr("eth0") : ip_addr{}, port});
-            EXPECT_EQ(connect_to(socket, resolver()), 0);
-            EXPECT_EQ(send_text(socket, "query"), 0);
-            return socket;
+    template <typename Value> [[nodiscard]] bool is_in(const char *map, const LateTalk &talk) {
+        const auto all = require(Map<flow_key, Value>::open(pin_path(lab_->node().bpffs(), map), Access::read_only));
+        return std::ranges::any_of(require(all.entries()), [port = talk.port()](const auto &entry) {
+            return entry.first.source_port == port || entry.first.destination_port == port;
         });
-}
-
-// As resolvers do that choose a port and do not connect.
-TEST_P(AttackHijack, QueriesOfUnconnectedSocketsThatChoseAPortStayOnTheirInterface) {
-    forge();
-    expect_answers("unconnected", [&](int i) {
-        const auto port = static_cast<std::uint16_t>(kFirst + i);
-        Fd socket = open_socket(pod_->ns(), Transport::udp, ipv4(), {{}, port});
-        EXPECT_TRUE(send_datagram(socket, resolver(), "query"));
-        return socket;
-    });
-}
-
-// As resolvers do that neither bind nor connect: the kernel chooses the port, one of those that were forged.
-TEST_P(AttackHijack, QueriesOfSocketsThatChoseNoPortStayOnTheirInterface) {
-    (void)must_run(pod_->ns(), {"sysctl", "-qw",
-                                "net.ipv4.ip_local_port_range=" + std::to_string(kFirst) + " " +
-                                    std::to_string(kFirst + 3 * kQueries - 1)});
-    forge();
-    expect_answers("unconnected", [&](int) {
-        Fd socket = open_socket(pod_->ns(), Transport::udp, ipv4());
-        EXPECT_TRUE(send_datagram(socket, resolver(), "query"));
-        EXPECT_GE(local_of(socket).port, kFirst);
-        return socket;
-    });
-}
-
-// Who speaks first is noted, whatever the packet is that says so: only the host stack carries these.
-TEST_P(AttackHijack, QueriesOfSocketsThatSentFragmentsFirstStayOnTheirInterface) {
-    const ip_addr other = ip(SourceLab::on_link(0, 1, ipv4()));
-    expect_answers_to("fragments", speak_to(lab_.provider(0), other, std::string(3000, 'x')));
-}
-
-TEST_P(AttackHijack, QueriesOfSocketsThatSentOptionsFirstStayOnTheirInterface) {
-    const ip_addr other = ip(SourceLab::on_link(0, 1, ipv4()));
-    expect_answers_to("options", speak_to(lab_.provider(0), other, "hello", true));
-}
-
-TEST_P(AttackHijack, QueriesOfSocketsThatSpokeBeforeAnUpgradeStayOnTheirInterface) {
-    std::vector<Fd> sockets = speak_to(lab_.provider(0), ip(SourceLab::on_link(0, 1, ipv4())), "hello");
-    const Output done = lab_.node().podlanectl("upgrade --force");
-    ASSERT_EQ(done.rc, 0) << done.out << done.err;
-    expect_answers_to("upgrade", std::move(sockets));
-}
-
-// Nobody has noted who spoke first, but conntrack knows the conversation. A strict reverse path filter with rules by
-// source, as docs/SOURCE-ROUTING.md advises, lets what is forged pass.
-TEST_P(AttackHijack, ConversationsThatBeganBeforeTheOtherInterfaceCameStayOnTheirs) {
-    for (const char *filter : {"0", "1"}) {
-        for (const char *where : {"all", "default", "up0", "up1"})
-            lab_.node().run("sysctl -qw net.ipv4.conf." + std::string(where) + ".rp_filter=" + filter);
-        pod_ = lab_.node().container();
-        lab_.add(pod_, "eth0", 0, {{"firstPacket", "host"}});
-        std::vector<Fd> sockets = speak_to(lab_.client(0), resolver().addr, "hello");
-        lab_.add(pod_, "net1", 1, {{"firstPacket", "host"}});
-        expect_answers_to(std::string("rp_filter=") + filter, std::move(sockets));
     }
+    [[nodiscard]] bool is_in_flows(const LateTalk &talk) { return is_in<flow>(PODLANE_MAP_FLOWS, talk); }
+    [[nodiscard]] bool is_noted(const LateTalk &talk) {
+        return is_in_flows(talk) || is_in<forwarded>(PODLANE_MAP_FORWARDED, talk);
+    }
+    void expect_late_answers();
+
+    Json every_key_;
+    Pod hosted_;
+    std::vector<Fd> servers_;
+};
+
+// The server has the question, and answers when nothing of it is cached any more: a first question. One of a
+// conversation on the fast path may stay, as it was used more often.
+void AttackEvicted::expect_late_answers() {
+    const Pod hostile = add_pod();
+    const Pod accomplice = add_pod();
+    (void)must_run(lab_->outside(), words("ip route add " + pod_range() + " via " + to_string(node_addr())));
+    const OneCpu one; // the maps list for each CPU on its own what was used last
+    const EchoServer within(accomplice.ns(), ipv4(), kPort);
+    const EchoServer without(lab_->outside(), ipv4(), kPort);
+    std::vector<LateTalk> talks;
+    begin_talks(talks);
+    ASSERT_TRUE(wait_until([&] {
+        for (LateTalk &talk : talks) {
+            talk.question();
+            talk.answer();
+        }
+        return HasFailure() || std::ranges::all_of(talks, [&](const auto &talk) { return is_in_flows(talk); });
+    }));
+    const std::size_t conversations = talks.size();
+    begin_talks(talks);
+    for (LateTalk &talk : talks) {
+        talk.question();
+        EXPECT_TRUE(is_noted(talk)) << talk.name;
+    }
+    ASSERT_FALSE(HasFailure());
+    std::atomic<bool> stop = false;
+    std::thread outside([&] { flood_answered(lab_->outside(), {{addr(accomplice), kPort}}, ipv4(), stop); });
+    std::thread inside([&] {
+        flood_answered(hostile.ns(), {{addr(accomplice), kPort}, {outside_addr(), kPort}}, ipv4(), stop);
+    });
+    EXPECT_TRUE(wait_until([&] {
+        return std::ranges::none_of(std::span(talks).subspan(conversations),
+                                    [&](const auto &talk) { return is_noted(talk); });
+    }));
+    for (LateTalk &talk : talks) {
+        talk.answer();
+        talk.question();
+        talk.answer();
+    }
+    stop = true;
+    outside.join();
+    inside.join();
 }
 
-INSTANTIATE_TEST_SUITE_P(All, AttackHijack, testing::Bool(),
-                         [](const auto &info) { return std::string(info.param ? "V4" : "V6"); });
+TEST_P(AttackEvicted, LateAnswersAreTranslated) { expect_late_answers(); }
+
+class AttackEvictedDirect : public AttackEvicted {
+  protected:
+    // The cluster's ranges hold the Service, as people write them.
+    AttackEvictedDirect()
+        : AttackEvicted({{"firstPacket", "direct"},
+                         {"clusterCIDRs", {"198.18.0.0/16", "2001:db8:9::/48", "2001:db8:5e::/48"}}}) {}
+};
+
+TEST_P(AttackEvictedDirect, LateAnswersAreTranslated) { expect_late_answers(); }
+
+INSTANTIATE_TEST_SUITE_P(All, AttackEvicted, lab_parameters(), lab_parameter_name);
+INSTANTIATE_TEST_SUITE_P(All, AttackEvictedDirect, lab_parameters(), lab_parameter_name);
 
 } // namespace
 } // namespace podlane::test

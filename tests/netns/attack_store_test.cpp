@@ -2,10 +2,12 @@
 // State that a hostile neighbour, or a hostile pod, can make the programs store: entries of the maps of paths and
 // requests, and storage of sockets. It is bounded, and others lose nothing by it.
 #include "tests/netns/attacker.hpp"
+#include "tests/netns/datagram.hpp"
 #include "tests/netns/limits.hpp"
 #include "tests/netns/sources.hpp"
 
 #include <linux/sock_diag.h>
+#include <sys/resource.h>
 
 namespace podlane::test {
 namespace {
@@ -114,21 +116,20 @@ TEST_P(NeighbourFlood, CostsNoConnectionOfOthers) {
 INSTANTIATE_TEST_SUITE_P(All, NeighbourFlood, testing::Bool(),
                          [](const auto &info) { return info.param ? "V4" : "V6"; });
 
-class SocketFlood : public LimitTest {
-  protected:
-    // The bytes that the kernel charges to a socket for the storage that others keep with it.
-    static std::uint32_t stored_with(const Fd &socket) {
-        std::array<std::uint32_t, SK_MEMINFO_VARS> memory{};
-        socklen_t size = sizeof memory;
-        EXPECT_EQ(getsockopt(socket.get(), SOL_SOCKET, SO_MEMINFO, memory.data(), &size), 0);
-        return memory[SK_MEMINFO_OPTMEM];
-    }
-};
+// The bytes that the kernel charges to a socket for the storage that others keep with it.
+std::uint32_t stored_with(const Fd &socket) {
+    std::array<std::uint32_t, SK_MEMINFO_VARS> memory{};
+    socklen_t size = sizeof memory;
+    EXPECT_EQ(getsockopt(socket.get(), SOL_SOCKET, SO_MEMINFO, memory.data(), &size), 0);
+    return memory[SK_MEMINFO_OPTMEM];
+}
+constexpr std::uint32_t kRoom = 512; // for one entry
+
+class SocketFlood : public LimitTest {};
 
 // A socket has room for one entry, whatever is sent; a pod's connections take nothing from those of another.
 TEST_F(SocketFlood, StoresOneEntryWithEachSocket) {
     constexpr std::size_t kMany = 400;
-    constexpr std::uint32_t kRoom = 512;
     const Pod hostile = lab_.add_pod(limits(0, kRate));
     const Pod victim = lab_.add_pod(limits(kRate, kRate));
     if (!is_paced())
@@ -173,6 +174,107 @@ TEST_F(SocketFlood, WithoutRoomTheLimitHolds) {
     EXPECT_EQ(pacing_rate_of(socket), ~0U);
     expect_rate(goodput(neighbour.ns(), free.v4, free.ns(), 8));
 }
+
+// More sockets than any map that pods share has room for.
+class UdpSocketFlood : public testing::TestWithParam<bool> {
+  protected:
+    static constexpr std::uint32_t kPaths = 512;
+    [[nodiscard]] static std::size_t many() { return slow() ? 2 * kPaths : 10 * kPaths; }
+
+    void SetUp() override {
+        rlimit files{};
+        ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+        files.rlim_cur = std::max(files.rlim_cur, rlim_t{2 * many()});
+        files.rlim_max = std::max(files.rlim_max, files.rlim_cur);
+        ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+        for (auto *pod : {&hostile_, &victim_}) {
+            *pod = lab_.node().container();
+            for (const int number : {0, 1})
+                lab_.add(*pod, name_of(number), number, {{"maxPaths", kPaths}, {"firstPacket", "host"}});
+        }
+        for (const int number : {0, 1})
+            addresses_[number] = SourceLab::addr(*victim_, name_of(number), ipv4());
+    }
+    // Of the interface behind this provider.
+    static std::string name_of(int provider) { return provider == 0 ? "eth0" : "net1"; }
+    [[nodiscard]] bool ipv4() const { return GetParam(); }
+    [[nodiscard]] Endpoint resolver(std::uint16_t port = kPort) const {
+        return {ip(SourceLab::client_addr(0, ipv4())), port};
+    }
+    // One after the other in the place of the oldest, unbound. Nobody answers what each sends.
+    void open_sockets(std::atomic<std::size_t> &opened, const std::atomic<bool> &stop) {
+        sockets_.resize(many());
+        as_hostile(hostile_->ns(), Privilege::none, [&] {
+            while (!stop) {
+                Fd &one = sockets_.at(opened % sockets_.size());
+                one = Fd(::socket(ipv4() ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+                opened += send_datagram(one, resolver(9), "x") ? 1 : 0;
+            }
+        });
+    }
+    // The victim's server, of which the socket is bound to no address, and a query of the victim's own.
+    void expect_served(std::uint16_t port) {
+        for (const int number : {0, 1})
+            EXPECT_EQ(ask(lab_.client(number).ns(), Transport::udp, {addresses_.at(number), port}), 0)
+                << name_of(number);
+        const Fd socket = open_socket(victim_->ns(), Transport::udp, ipv4());
+        EXPECT_TRUE(send_datagram(socket, resolver(), "query"));
+        const Datagram answer = awaited_datagram(socket);
+        EXPECT_EQ(answer.text, "query");
+        EXPECT_EQ(to_string(answer.from), to_string(resolver()));
+    }
+    // Of the pod, those that the kernel has not freed: it frees the storage with the socket.
+    static std::size_t count_sockets(const Container &pod) {
+        std::istringstream text(pod.run("cat /proc/net/sockstat"));
+        std::string word;
+        std::size_t used = 0;
+        text >> word >> word >> used; // sockets: used 3
+        return used;
+    }
+
+    SourceLab lab_;
+    std::shared_ptr<Container> hostile_, victim_;
+    std::map<int, ip_addr> addresses_; // of the victim
+    std::vector<Fd> sockets_;
+};
+
+TEST_P(UdpSocketFlood, CostsOthersNothingAndEndsWithItsSockets) {
+    const EchoServer outside(lab_.client(0).ns(), ipv4(), kPort);
+    const EchoServer server(victim_->ns(), ipv4(), kPort);
+    const Fd own = connected(victim_->ns(), Transport::tcp, resolver());
+    const Fd called = connected(lab_.client(1).ns(), Transport::tcp, {addresses_.at(1), kPort});
+    const std::size_t before = count_sockets(*hostile_);
+    std::atomic<std::size_t> opened = 0;
+    std::atomic<bool> stop = false;
+    std::thread attack([&] { open_sockets(opened, stop); });
+    const auto expect_all = [&](std::uint16_t port) {
+        expect_served(port);
+        for (const Fd *socket : {&own, &called})
+            EXPECT_EQ(transfer(*socket, 1 << 18), 0);
+    };
+    EXPECT_TRUE(wait_until([&] {
+        expect_all(kPort);
+        return HasFailure() || opened > 2 * many();
+    })) << opened;
+    stop = true;
+    attack.join();
+    EXPECT_TRUE(wait_until([&] { // the only datagram of one may have been dropped
+        for (const Fd &socket : sockets_)
+            (void)send_datagram(socket, resolver(9), "x");
+        return std::ranges::all_of(sockets_, [](const Fd &socket) { return stored_with(socket) > 0; });
+    }));
+    for (const Fd &socket : sockets_)
+        ASSERT_LE(stored_with(socket), kRoom);
+    {
+        const EchoServer late(victim_->ns(), ipv4(), kPort + 1);
+        expect_all(kPort + 1);
+    }
+    EXPECT_GE(count_sockets(*hostile_), many());
+    sockets_.clear();
+    EXPECT_TRUE(wait_until([&] { return count_sockets(*hostile_) <= before; })) << count_sockets(*hostile_);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, UdpSocketFlood, testing::Bool(), family_name);
 
 } // namespace
 } // namespace podlane::test

@@ -131,18 +131,6 @@ TEST_F(ExpeditedRcuTest, IsSwitchedOffByAnyCallOfTheBinaries) {
     const test::Node node;
     const std::string config =
         R"({"cniVersion": "1.1.0", "name": "pods", "type": "podlane", "bpffs": ")" + node.bpffs() + "\"}";
-    for (const auto &[command, input] : std::vector<std::pair<std::string, std::string>>{{"VERSION", config},
-                                                                                         {"STATUS", config},
-                                                                                         {"CHECK", config},
-                                                                                         {"GC", config},
-                                                                                         {"ADD", "{"},
-                                                                                         {"DEL", ""},
-                                                                                         {"NONE", config}}) {
-        SCOPED_TRACE(command);
-        write("20556\n");
-        (void)node.cni_text("podlane", command, input);
-        EXPECT_TRUE(is_off()) << value();
-    }
     for (const char *program : {"PODLANE_BIN", "PODLANE_K8S_BIN"}) {
         const std::string path = test::variable(program);
         if (!fs::exists(path))
@@ -162,6 +150,19 @@ TEST_F(ExpeditedRcuTest, IsSwitchedOffByAnyCallOfTheBinaries) {
         if (call.starts_with("status")) {
             EXPECT_THAT(reply.out, HasSubstr("left /sys/kernel/rcu_expedited switched on"));
         }
+    }
+    // The last: they load the programs, and `monitor` would go on.
+    for (const auto &[command, input] : std::vector<std::pair<std::string, std::string>>{{"VERSION", config},
+                                                                                         {"STATUS", config},
+                                                                                         {"CHECK", config},
+                                                                                         {"GC", config},
+                                                                                         {"ADD", "{"},
+                                                                                         {"DEL", ""},
+                                                                                         {"NONE", config}}) {
+        SCOPED_TRACE(command);
+        write("20556\n");
+        (void)node.cni_text("podlane", command, input);
+        EXPECT_TRUE(is_off()) << value();
     }
 }
 

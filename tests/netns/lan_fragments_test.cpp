@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Pods on a LAN reply in fragments to whom the node leads to by other links that no program of Podlane is on: pods of
-// other plugins, and hosts of a subnet. All fragments take the path of a reply that needs none, and none is on the LAN.
+// Pods on a LAN reply in fragments to whom the node leads to by other links: pods of other plugins and hosts of a
+// subnet, which no program of Podlane is on, pods of other networks, and the node itself. All fragments take the path
+// of a reply that needs none, and none is on the LAN.
 #include "tests/netns/lan.hpp"
 
 namespace podlane::test {
@@ -60,6 +61,17 @@ class LanFragments : public Lan {
             0)
             << "on the LAN";
     }
+    // It calls the pod, and the pod calls it back at the address that it had.
+    void expect_calls(const net::Namespace &other) {
+        const std::string text(3000, 'x');
+        const Wire lan(switch_->ns(), "port0");
+        const ip_addr own = SourceLab::addr(*pod_, "eth0", GetParam());
+        const EchoServer at_pod(pod_->ns(), GetParam(), kPort), at_other(other, GetParam(), kPort);
+        ASSERT_EQ(ask(other, Transport::udp, {own, kPort}, text), 0);
+        EXPECT_EQ(ask(pod_->ns(), Transport::udp, {at_pod.callers().at(0), kPort}, text), 0);
+        EXPECT_EQ(at_other.callers(), std::vector<ip_addr>{own});
+        EXPECT_EQ(frames_from(lan, own), 0U) << "on the LAN";
+    }
 
     std::shared_ptr<Container> pod_, second_; // with an interface on the LAN alone, and with another one
 };
@@ -71,6 +83,16 @@ TEST_P(LanFragments, ReachAPodOfBridge) {
 }
 
 TEST_P(LanFragments, ReachAHostOnAnotherLink) { expect_replies(add_host()->ns()); }
+
+TEST_P(LanFragments, GoBothWaysWithTheNodeAndAPodOfAnotherNetwork) {
+    const auto pod = node().container();
+    lab_.add(pod, "eth0", 0);
+    for (const net::Namespace *other : {&node().ns(), &pod->ns()}) {
+        SCOPED_TRACE(other == &pod->ns() ? "the pod" : "the node");
+        expect_replies(*other);
+        expect_calls(*other);
+    }
+}
 
 INSTANTIATE_TEST_SUITE_P(Family, LanFragments, testing::Bool(), family_name);
 

@@ -335,9 +335,10 @@ void IsolatedOnVeths::let_in_only_conversations() {
         for (const Bytes &frame : all.at(kOpenPod).wire.arrived())
             note_at_open(frame);
         ASSERT_FALSE(HasFailure()) << "PODLANE_SEED=" << seed << ", behind " << sent_ << " frames";
+        ASSERT_TRUE(is_half_sent()) << run_so_far();
     } while (wanted != 0 ? sent_ < wanted : Clock::now() < end + (has_seen_all() ? 0 : 10) * kUsual);
     const std::uint64_t dropped = lab_->count(victim_, REASON_DROP_ISOLATION);
-    std::cout << sent_ << " frames, " << dropped << " dropped at the isolated pod" << std::endl;
+    std::cout << run_so_far() << ", " << dropped << " dropped at the isolated pod" << std::endl;
     EXPECT_GT(dropped, sent_ / 20);
     for (const auto &[what, count] : seen_) {
         std::cout << count << " " << what << std::endl;

@@ -102,37 +102,39 @@ bool is_made_beside(const cni::Request &request, const net::Link &pod_end) {
            });
 }
 
-// The veth that the plugin before made, if a process in the container has put another interface in the place of its
-// other end.
-Result<std::optional<net::Link>> find_replaced(const cni::Request &request, const net::Namespace &pod,
-                                               const Adopted &pair, Sockets &sockets) {
-    std::optional<net::Link> replaced;
+// The veths that the plugin before made, if a process in the container has put another interface in the place of their
+// other end, or renamed that. One of ours has its programs.
+Result<std::vector<net::Link>> find_replaced(const cni::Request &request, const net::Namespace &pod,
+                                             const std::optional<net::Link> &host_veth, Sockets &sockets,
+                                             const Tables &tables) {
+    std::vector<net::Link> replaced;
     for (const cni::Interface &one : request.config.prev_result->interfaces) {
         auto link = one.sandbox.empty() ? TRY(net::find_link(sockets.host, one.name)) : std::nullopt;
-        if (link && pair.host && link->ifindex == pair.host->ifindex)
-            return std::optional<net::Link>{};
-        if (!link || !TRY(net::has_peer_in(sockets.host, *link, pod)))
+        if (link && host_veth && link->ifindex == host_veth->ifindex)
+            return std::vector<net::Link>{};
+        if (!link || !TRY(net::has_peer_in(sockets.host, *link, pod)) || TRY(tables.interfaces.find(link->ifindex)))
             continue;
         const auto other_end = TRY(net::find_link(sockets.pod, *link->peer_ifindex));
         if (!other_end || !is_made_beside(request, *other_end))
-            replaced = std::move(link);
+            replaced.push_back(*std::move(link));
     }
     return replaced;
 }
 
-// It is up, and without programs it would send whatever the container likes, after a DEL too that removes by name.
-Result<void> refuse_replaced(const cni::Request &request, const net::Namespace &pod, const Adopted &pair,
-                             Sockets &sockets) {
-    const auto replaced = TRY(find_replaced(request, pod, pair, sockets));
-    if (!replaced)
+// They are up, and without programs would send whatever the container likes, after a DEL too that removes by name.
+Result<void> refuse_replaced(const cni::Request &request, const net::Namespace &pod,
+                             const std::optional<net::Link> &host_veth, Sockets &sockets, const Tables &tables) {
+    const auto replaced = TRY(find_replaced(request, pod, host_veth, sockets, tables));
+    if (replaced.empty())
         return {};
     Error error{
         ErrorCode::invalid_network_config,
-        "the container's interface " + request.ifname + " is not the other end of " + replaced->name +
+        "the container's interface " + request.ifname + " is not the other end of " + replaced.front().name +
             ", which prevResult names",
         "nothing in the container may rename or replace it before its ADD has ended: start the container again"};
-    if (const auto down = net::set_link(sockets.host, replaced->ifindex, {.up = false}); !down)
-        error.message += "; and " + down.error().message;
+    for (const net::Link &one : replaced)
+        if (const auto down = net::set_link(sockets.host, one.ifindex, {.up = false}); !down)
+            error.message += "; and " + down.error().message;
     return error;
 }
 
@@ -144,7 +146,9 @@ Result<bool> is_interface_of(const endpoint_key &key, const endpoint &entry, con
         return false;
     const auto record = TRY(records_of(request.config)
                                 .find(std::string(field_text(key.container_id)), std::string(field_text(key.ifname))));
-    return sockets.pod.is_in(record ? record->netns_cookie : 0);
+    // Another namespace may have the number of one that is gone.
+    const std::uint64_t cookie = record ? record->netns_cookie : 0;
+    return cookie != 0 ? sockets.pod.is_in(cookie) : pair.pod.mac == to_mac(entry.pod_mac);
 }
 
 // By another container ID, or another name of the interface.
@@ -188,11 +192,11 @@ Result<net::Netlink> open_recorded(const net::Namespace &container, const cni::R
 Result<Adopted> find_pair(const cni::Request &request, const net::Namespace &pod, Sockets &sockets,
                           const Tables &tables) {
     auto pod_end = TRY(net::find_link(sockets.pod, request.ifname));
+    auto host_veth = pod_end ? TRY(find_other_end(sockets.host, *pod_end, pod)) : std::nullopt;
+    TRY(refuse_replaced(request, pod, host_veth, sockets, tables));
     if (!pod_end)
         return Error{ErrorCode::unknown_container, "there is no interface " + request.ifname + " in the container"};
-    Adopted pair{*std::move(pod_end), {}};
-    pair.host = TRY(find_other_end(sockets.host, pair.pod, pod));
-    TRY(refuse_replaced(request, pod, pair, sockets));
+    Adopted pair{*std::move(pod_end), std::move(host_veth)};
     TRY(refuse_others(request, pod, pair, sockets, tables));
     return pair;
 }

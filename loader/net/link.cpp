@@ -147,6 +147,9 @@ Result<std::vector<Link>> list_links(Netlink &netlink) {
 Result<bool> has_peer_in(Netlink &netlink, const Link &veth, const Namespace &there) {
     if (!veth.peer_ifindex || !veth.peer_nsid)
         return veth.peer_ifindex && there == TRY(Namespace::current());
+    if (*veth.peer_nsid < 0)
+        return Error{ErrorCode::try_again_later,
+                     "the kernel has no number for the namespace of the other end of " + veth.name};
     Message message(RTM_GETNSID, kChange, rtgenmsg{AF_UNSPEC});
     message.put(NETNSA_FD, there.fd());
     std::optional<std::int32_t> number;
@@ -155,7 +158,7 @@ Result<bool> has_peer_in(Netlink &netlink, const Link &veth, const Namespace &th
     });
     if (!outcome.ok())
         return outcome.as_error("looking for the number of a network namespace");
-    return number && *number >= 0 && number == veth.peer_nsid; // -1: it has none
+    return number == veth.peer_nsid; // -1: it has none
 }
 
 Result<std::string> link_name(std::uint32_t ifindex) {

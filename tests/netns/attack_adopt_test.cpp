@@ -57,21 +57,26 @@ TEST_F(AttackAdopt, ANumberOfAnothersHostVethIsNone) {
 
 // The runtime's DELs remove by name what is not the plugin's.
 TEST_F(AttackAdopt, AnotherInterfaceInPlaceOfThePluginsLeavesThatDown) {
-    const auto hostile = node_.container();
-    const Json previous = ptp(*hostile, "net1").json;
-    const std::string host = previous.at("interfaces").at(0).at("name");
-    const auto is_up = [&] {
-        return find(ip_json(node_.ns(), "link"), "ifname", host).at("flags").dump().find("\"UP\"") != std::string::npos;
-    };
-    for (const char *command :
-         {"set net1 down", "set net1 name old", "add net1 type veth peer name foo", "set net1 up", "set old up"})
-        hostile->run("ip link " + std::string(command));
-    EXPECT_TRUE(is_up());
-    const Variables net1 = {{"CNI_IFNAME", "net1"}};
-    EXPECT_THAT(chained("ADD", *hostile, previous, net1), fails_with(7, {"is not the other end of " + host}));
-    EXPECT_FALSE(is_up());
-    EXPECT_THAT(chained("DEL", *hostile, previous, net1), succeeds());
-    EXPECT_FALSE(is_up());
+    for (const bool is_replaced : {true, false}) {
+        SCOPED_TRACE(is_replaced);
+        const auto hostile = node_.container();
+        const Json previous = ptp(*hostile, "net1").json;
+        const std::string host = previous.at("interfaces").at(0).at("name");
+        const auto is_up = [&] {
+            return find(ip_json(node_.ns(), "link"), "ifname", host).at("flags").dump().find("\"UP\"") !=
+                   std::string::npos;
+        };
+        for (const char *command : {"set net1 down", "set net1 name old", "set old up"})
+            hostile->run("ip link " + std::string(command));
+        if (is_replaced)
+            hostile->run("ip link add net1 up type veth peer name foo");
+        EXPECT_TRUE(is_up());
+        const Variables net1 = {{"CNI_IFNAME", "net1"}};
+        EXPECT_THAT(chained("ADD", *hostile, previous, net1), fails_with(7, {"is not the other end of " + host}));
+        EXPECT_FALSE(is_up());
+        EXPECT_THAT(chained("DEL", *hostile, previous, net1), succeeds());
+        EXPECT_FALSE(is_up());
+    }
 }
 
 // A main plugin without a host-side veth, and one behind it that made a pair beside.

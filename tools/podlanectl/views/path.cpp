@@ -216,16 +216,18 @@ Result<int> path_show(const Call &call, World &world) {
     return 0;
 }
 
-// A flow that an uplink carries is known by nothing else: without it, anybody on another uplink could move it by a
-// packet in the peer's name. It is another's after 30 s of silence, or 210 of SCTP.
-bool is_by_uplink(const kept_path &one) { return one.path.via == PATH_UPLINK; }
+// That an uplink carries a flow nothing else knows, but of TCP: without it, anybody on another uplink could move the
+// flow by a packet in the peer's name. It is another's after 30 s of silence, or 210 of SCTP.
+bool stays(const path_key &key, const flow_path &path) {
+    return path.via == PATH_UPLINK && key.protocol != IPPROTO_TCP;
+}
 
 Result<void> flush_kept(const KeptPaths &kept, std::uint32_t ifindex) {
     auto paths = TRY(kept.find(ifindex));
     if (!paths)
         return {};
     for (kept_path &one : paths->paths) // NOLINT(*-constant-array-index)
-        if (!is_by_uplink(one))
+        if (!stays(one.flow, one.path))
             one = {};
     auto done = kept.replace(ifindex, *paths);
     return !done && done.error().system_errno == ENOENT ? Result<void>{} : done; // a pod that went
@@ -241,7 +243,8 @@ Result<int> path_flush(const Call &call, World &world) {
     std::uint64_t erased = 0;
     const Flows flows = TRY(open_flows(world.bpffs, Access::read_write));
     for (const PathRow &row : rows)
-        erased += TRY(row.confirmed ? flows.remove(flow_key_of(row)) : paths.remove(row.key)) ? 1 : 0;
+        if (row.confirmed || !stays(row.key, row.value))
+            erased += TRY(row.confirmed ? flows.remove(flow_key_of(row)) : paths.remove(row.key)) ? 1 : 0;
     const KeptPaths kept = TRY(open_kept_paths(world.bpffs, Access::read_write));
     std::set<std::uint32_t> interfaces;
     for (const PathRow &row : TRY(selected(read_kept_paths, selection, world)))

@@ -277,8 +277,9 @@ class Model : private NeighbourReader {
         }
         out.may_be_answered = is_for_gateway();
         const bool is_nested = first_fragment_ && later_fragment_; // a fragment of a fragment
-        const bool is_near =
-            extensions_ <= 4 || (own(source_) && sum_start_ == 0 && l4_ + 8 <= end_ && !later_fragment_);
+        const bool is_near = // ICMPv6 has no message of type 255 (RFC 4443), by which the programs know a cut one
+            extensions_ <= 4 || (own(source_) && sum_start_ == 0 && l4_ + 8 <= end_ && !later_fragment_ &&
+                                 !(protocol_ == IPPROTO_ICMPV6 && frame_[l4_] == 255));
         if (!tagged_ && well_formed_ && is_near && !cut_ && !is_nested && (!nd || is_own_discovery()))
             judge(out, Demand::no_drop, "the pod's own packet");
     }

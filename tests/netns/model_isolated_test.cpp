@@ -3,6 +3,7 @@
 // all that they generate, only what belongs to the pod's own conversations arrives, although the host's rules let
 // everything pass. PODLANE_SEED=N repeats a run; PODLANE_FRAMES=N sends so many frames instead of a few seconds.
 #include "tests/harness/environment.hpp"
+#include "tests/netns/arrived_frame.hpp"
 #include "tests/netns/captured.hpp"
 #include "tests/netns/model_promise.hpp"
 
@@ -18,53 +19,6 @@ constexpr std::uint16_t kWithOpen = 41000, kWithOutside = 41010; // the victim's
 constexpr Mac kNodeWireMac{0x02, 0, 0, 0, 0x77, 0x01};           // the node's kernel has another
 const std::string kSaid = "said in a conversation";
 const std::string kByNode = "sent by a socket of the node";
-
-class ArrivedFrame : private packet::FrameReader {
-  public:
-    explicit ArrivedFrame(const Bytes &frame) : FrameReader(frame, false, 0) { read(); }
-
-    [[nodiscard]] const ip_addr &source() const { return source_; }
-    // ARP, and solicitations and advertisements that no router has forwarded.
-    [[nodiscard]] bool is_of_link() const {
-        return !tagged_ && (type_ == ETHERTYPE_ARP || (v6_ && has_transport(8) && protocol_ == IPPROTO_ICMPV6 &&
-                                                       hops_ == 255 && (frame_[l4_] == 135 || frame_[l4_] == 136)));
-    }
-    // Of either ICMP in either family, as the programs count them.
-    [[nodiscard]] bool is_error() const {
-        if (!has_transport(8))
-            return false;
-        const std::uint8_t type = frame_[l4_];
-        return protocol_ == IPPROTO_ICMPV6
-                   ? type < 128
-                   : protocol_ == IPPROTO_ICMP && (type == 3 || type == 4 || type == 5 || type == 11 || type == 12);
-    }
-    [[nodiscard]] bool is_datagram(const Endpoint &from, const Endpoint &to) const {
-        return has_transport(4) && protocol_ == IPPROTO_UDP && source_ == from.addr && destination_ == to.addr &&
-               word(l4_) == from.port && word(l4_ + 2) == to.port;
-    }
-    // It has no ports. The first one, which has, comes before it.
-    [[nodiscard]] bool is_rest_of_datagram(const ip_addr &from, const ip_addr &to) const {
-        return is_packet() && is_later() && protocol_ == IPPROTO_UDP && source_ == from && destination_ == to;
-    }
-    // To `own`, about a datagram from there to `peer`.
-    [[nodiscard]] bool is_error_about(const Endpoint &own, const Endpoint &peer) const {
-        const std::size_t quoted = l4_ + 8;
-        if (!is_error() || !(destination_ == own.addr) || !has(quoted + (v4_ ? 20 : 40)))
-            return false;
-        const std::size_t ports = quoted + (v4_ ? (frame_[quoted] & 15U) * std::size_t{4} : 40);
-        return frame_[quoted + (v4_ ? 9 : 6)] == IPPROTO_UDP && has(ports + 4) &&
-               address(quoted + (v4_ ? 12 : 8), v4_) == own.addr &&
-               address(quoted + (v4_ ? 16 : 24), v4_) == peer.addr && word(ports) == own.port &&
-               word(ports + 2) == peer.port;
-    }
-
-  private:
-    [[nodiscard]] bool is_packet() const { return !tagged_ && (v4_ || v6_); }
-    [[nodiscard]] bool is_later() const { return later_fragment_ || (v4_ && (word(l3_ + 6) & 0x1fffU) != 0); }
-    [[nodiscard]] bool has_transport(std::size_t bytes) const {
-        return is_packet() && !cut_ && !is_later() && has(l4_ + bytes);
-    }
-};
 
 class IsolatedOnVeths : public PromiseOnVeths {
   protected:
@@ -255,7 +209,10 @@ class IsolatedOnVeths : public PromiseOnVeths {
     [[nodiscard]] bool is_of_talk(const Bytes &frame, const Talk &talk) {
         const ArrivedFrame of(frame);
         const bool v4 = is_ipv4(talk.own.addr), is_by_peer = of.source() == talk.peer.addr;
+        const auto fragment = of.fragment();
         if (of.is_datagram(talk.peer, talk.own)) {
+            if (fragment)
+                begun_.insert(*fragment);
             if (!has_text(frame, kSaid))
                 note("datagrams of " + talk.with, v4);
             return true;
@@ -264,7 +221,7 @@ class IsolatedOnVeths : public PromiseOnVeths {
             note(is_by_peer ? "errors of " + talk.with + " about itself" : "errors of the outside about others", v4);
             return true;
         }
-        return of.is_rest_of_datagram(talk.peer.addr, talk.own.addr);
+        return fragment && of.is_later_of(talk.own.addr) && begun_.contains(*fragment);
     }
     // Of what the node sends by the victim's link, errors and the resolution of addresses arrive.
     [[nodiscard]] bool may_arrive(const Bytes &frame) {
@@ -308,6 +265,7 @@ class IsolatedOnVeths : public PromiseOnVeths {
     std::vector<Talk> talks_;
     std::array<Fd, 2> node_sockets_;
     std::map<std::string, std::uint64_t> seen_;
+    std::set<FragmentOf> begun_; // datagrams in fragments, of which the first has arrived
 };
 
 void IsolatedOnVeths::let_in_only_conversations() {

@@ -103,7 +103,7 @@ bool is_made_beside(const cni::Request &request, const net::Link &pod_end) {
 }
 
 // The veths that the plugin before made, if a process in the container has put another interface in the place of their
-// other end, or renamed that. One of ours has its programs.
+// other end, or renamed that. That of an endpoint has its programs.
 Result<std::vector<net::Link>> find_replaced(const cni::Request &request, const net::Namespace &pod,
                                              const std::optional<net::Link> &host_veth, Sockets &sockets,
                                              const Tables &tables) {

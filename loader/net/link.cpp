@@ -4,8 +4,8 @@
 #include "loader/net/message.hpp"
 
 #include <linux/if_link.h>
-#include <linux/net_namespace.h>
 #include <linux/ipv6.h>
+#include <linux/net_namespace.h>
 #include <linux/veth.h>
 #include <net/if.h>
 

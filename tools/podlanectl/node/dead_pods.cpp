@@ -6,18 +6,17 @@
 #include "loader/net/netlink.hpp"
 #include "loader/pins.hpp"
 #include "loader/record.hpp"
-#include "maps/parallel.hpp"
 #include "maps/tables.hpp"
 #include "plugin/found.hpp"
 #include "plugin/held_lease.hpp"
 #include "plugin/state.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/node/by_container.hpp"
 #include "tools/podlanectl/views/namespaces.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 
 #include <algorithm>
 #include <functional>
-#include <map>
 
 namespace podlane::ctl {
 namespace {
@@ -57,25 +56,14 @@ Result<std::vector<AttachmentRecord>> all_attachments(const World &world, bool o
     return all;
 }
 
-constexpr std::size_t kAtATime = 8; // each has the maps open, and runs an IPAM plugin
-
-// The outcome of each. As a runtime would, one attachment of a container after the other, and other containers
-// meanwhile.
+// The outcome of each.
 std::vector<Result<void>> do_for_each(const std::vector<AttachmentRecord> &records, std::size_t at_a_time,
                                       const std::function<Result<void>(const AttachmentRecord &)> &act) {
-    std::map<std::string, std::vector<std::size_t>> by_container;
-    for (std::size_t i = 0; i < records.size(); ++i)
-        by_container[records[i].container_id].push_back(i);
+    std::vector<std::string> containers;
+    for (const AttachmentRecord &one : records)
+        containers.push_back(one.container_id);
     std::vector<Result<void>> done(records.size());
-    std::vector<Work> works;
-    works.reserve(by_container.size());
-    for (const auto &one : by_container)
-        works.emplace_back([&records, &act, &done, &own = one.second]() -> Result<void> {
-            for (const std::size_t i : own)
-                done[i] = act(records[i]);
-            return {};
-        });
-    static_cast<void>(run_parallel(works, at_a_time)); // what failed is in `done`
+    do_by_container(containers, at_a_time, [&](std::size_t i) { done[i] = act(records[i]); });
     static_cast<void>(ExpeditedRcu::clean_up()); // a child that was just started may have held the lock of the last
     return done;
 }
@@ -108,8 +96,7 @@ Result<void> collect_dead_pods(const World &world, bool owned, const std::string
         }
         gone.push_back(one);
     }
-    // Under the locks of the maps the last pod of a network takes its rules along: without them, one after the other.
-    const std::size_t at_a_time = TRY(is_pinned(live_directory(world.bpffs))) ? kAtATime : 1;
+    const std::size_t at_a_time = TRY(containers_at_a_time(world.bpffs));
     const auto removed =
         do_for_each(gone, at_a_time, [&](const AttachmentRecord &one) { return remove_found(one, state_directory); });
     for (std::size_t i = 0; i < gone.size(); ++i) {
@@ -128,8 +115,9 @@ Result<void> release_leases(const World &world, const std::string &state_directo
     std::erase_if(leases, [&](const AttachmentRecord &one) {
         return !one.only_lease || dead.kept.contains({one.container_id, one.ifname});
     });
-    const auto released = do_for_each(
-        leases, kAtATime, [&](const AttachmentRecord &one) { return release_held_lease(one, state_directory); });
+    const auto released = do_for_each(leases, kContainersAtATime, [&](const AttachmentRecord &one) {
+        return release_held_lease(one, state_directory);
+    });
     for (std::size_t i = 0; i < leases.size(); ++i) {
         const std::string &container = leases[i].container_id;
         if (!released[i])

@@ -13,6 +13,7 @@
 #include "plugin/torn_record.hpp"
 #include "plugin/turn.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/node/by_container.hpp"
 #include "tools/podlanectl/node/installed.hpp"
 #include "tools/podlanectl/node/nouns.hpp"
 #include "tools/podlanectl/views/decode.hpp"
@@ -129,10 +130,19 @@ Result<bool> lease_waits(const EndpointEntry &entry, const Context &context) {
     return record && record->only_lease && !is_held(*record);
 }
 
+struct Rows {
+    std::vector<GarbageRow> all{};
+    std::vector<std::pair<std::size_t, Found>> dead{}; // the rows of those to be removed
+    void add_dead(EndpointEntry entry, const AttachmentRecord &record) {
+        Found found;
+        found.add(record);
+        dead.emplace_back(all.size(), std::move(found));
+        all.push_back({std::move(entry), Outcome::would_be});
+    }
+};
+
 // Its DEL shares the turn.
 GarbageRow collect(const EndpointEntry &entry, const Found &found, const Context &context) {
-    if (context.dry)
-        return {entry, Outcome::would_be};
     const cni::Request request = request_for(entry, context);
     const auto turn = take_turn_of_found(request, found);
     if (!turn)
@@ -177,20 +187,18 @@ AttachmentRecord record_of(const EndpointEntry &entry, const std::vector<Attachm
 }
 
 Result<void> collect_known(const std::vector<EndpointEntry> &endpoints, const std::vector<AttachmentRecord> &records,
-                           const Namespaces &namespaces, const Context &context, std::vector<GarbageRow> &rows) {
+                           const Namespaces &namespaces, const Context &context, Rows &rows) {
     for (const EndpointEntry &entry : endpoints) {
         if (TRY(has_link(context.host, entry.second)))
             continue;
         const AttachmentRecord record = record_of(entry, records, context);
-        Found found;
-        found.add(record);
         if (is_among(namespaces, entry.second, record.netns_cookie)) {
             if (entry.second.ifindex != 0)
-                rows.push_back({entry, Outcome::kept, "its container exists, without the interface"});
+                rows.all.push_back({entry, Outcome::kept, "its container exists, without the interface"});
         } else if ((entry.second.ifindex == 0 || !record.netns.empty()) && !shows_namespace_of(record)) {
-            rows.push_back(unseen(entry, record));
+            rows.all.push_back(unseen(entry, record));
         } else {
-            rows.push_back(collect(entry, found, context));
+            rows.add_dead(entry, record);
         }
     }
     return {};
@@ -227,7 +235,7 @@ Result<Life> life_of(const AttachmentRecord &record, const ThisNode &node, const
 // Objects that the maps do not know (any more). Returns whether a record is selected.
 Result<bool> collect_recorded(const Selection &selection, const std::vector<EndpointEntry> &endpoints,
                               const std::vector<AttachmentRecord> &records, const Namespaces &namespaces,
-                              const Context &context, std::vector<GarbageRow> &rows) {
+                              const Context &context, Rows &rows) {
     const ThisNode node = TRY(ThisNode::now());
     bool any = false;
     for (const AttachmentRecord &record : records) {
@@ -240,13 +248,26 @@ Result<bool> collect_recorded(const Selection &selection, const std::vector<Endp
         const bool known = std::ranges::any_of(endpoints, [&](const EndpointEntry &one) { return is_of(one, record); });
         if (known || !node.may_have_made(record))
             continue;
-        const Life life = TRY(life_of(record, node, namespaces, context.host));
-        Found found;
-        found.add(record);
-        if (life != Life::alive)
-            rows.push_back(life == Life::unseen ? unseen(entry, record) : collect(entry, found, context));
+        const auto life = life_of(record, node, namespaces, context.host);
+        if (!life)
+            rows.all.push_back({entry, Outcome::failed, life.error().message});
+        else if (*life == Life::unseen)
+            rows.all.push_back(unseen(entry, record));
+        else if (*life == Life::dead)
+            rows.add_dead(entry, record);
     }
     return any;
+}
+
+Result<void> collect_dead(Rows &rows, const Context &context) {
+    std::vector<std::string> containers;
+    for (const auto &one : rows.dead)
+        containers.emplace_back(field_text(rows.all[one.first].entry.first.container_id));
+    do_by_container(containers, TRY(containers_at_a_time(context.world.bpffs)), [&](std::size_t i) {
+        const auto &[row, found] = rows.dead[i];
+        rows.all[row] = collect(rows.all[row].entry, found, context);
+    });
+    return {};
 }
 
 // Its IPAM plugin is one of those of the networks on record. Without any, it stays: the runtime's GC has to name one.
@@ -294,20 +315,23 @@ Result<int> gc(const Call &call, World &world) {
                      "name its directory with --bin-dir"};
     auto torn = find_torn_records(context.state_directory, world.bpffs); // before others are removed
     const Namespaces namespaces = TRY(network_namespaces()); // last: those of all that is on record are among them
-    std::vector<GarbageRow> rows;
+    Rows rows;
     const std::vector<EndpointEntry> selected = TRY(only_selected(endpoints, selection, world));
     TRY(collect_known(selected, records, namespaces, context, rows));
     const bool any_recorded = TRY(collect_recorded(selection, endpoints, records, namespaces, context, rows));
-    const bool any_torn = torn && TRY(collect_torn_records(selection, *torn, context, rows));
+    if (!context.dry)
+        TRY(collect_dead(rows, context));
+    const bool any_torn = torn && TRY(collect_torn_records(selection, *torn, context, rows.all));
     errors.add(std::move(torn));
     if (selected.empty() && !any_recorded && !any_torn && errors.none() && !selection.selects_all())
         return selection.no_match();
-    if (!rows.empty() || (world.json && errors.none()))
-        world.print(output::make_table(kGcColumns, rows));
+    if (!rows.all.empty() || (world.json && errors.none()))
+        world.print(output::make_table(kGcColumns, rows.all));
     else if (errors.none())
         world.print("nothing to collect\n");
     TRY(std::move(errors).result());
-    const bool failed = std::ranges::any_of(rows, [](const GarbageRow &row) { return row.outcome == Outcome::failed; });
+    const bool failed =
+        std::ranges::any_of(rows.all, [](const GarbageRow &row) { return row.outcome == Outcome::failed; });
     return failed ? 1 : 0;
 }
 

@@ -45,15 +45,32 @@ inline bool never_fails(const std::string &name) {
     return std::ranges::find(kNames, name) != kNames.end();
 }
 
+// The lines from the first call that loads programs, or what they need, to the last: both 0 if there is none.
+inline std::pair<std::size_t, std::size_t> load_in(const std::string &file) {
+    static const std::regex kLoads(R"(\bbpf\(BPF_(BTF_LOAD|MAP_CREATE|PROG_LOAD))");
+    std::pair<std::size_t, std::size_t> lines{};
+    std::ifstream trace(file);
+    std::size_t number = 0;
+    for (std::string line; std::getline(trace, line);) {
+        ++number;
+        if (std::regex_search(line, kLoads))
+            lines = {lines.first == 0 ? number : lines.first, number};
+    }
+    return lines;
+}
+
 // The calls in strace's output. Of several threads each counts for itself: the n-th call of each is the same fault. Of
 // the reads of a large file, such as the kernel's type information, the first two and the last stand for all.
-inline std::vector<SystemCall> calls_in(const std::string &file) {
+inline std::vector<SystemCall> calls_in(const std::string &file, bool without_load = false) {
+    const auto [load_begins, load_ends] = without_load ? load_in(file) : std::pair<std::size_t, std::size_t>{};
+    std::size_t line_number = 0;
     std::vector<SystemCall> calls;
     std::map<std::string, int> seen;                            // by thread and name
     std::map<std::string, int> most_seen;                       // by name
     std::map<std::string, std::pair<std::string, int>> reading; // by thread: "read(5", and how often in a row
     std::ifstream trace(file);
     for (std::string line; std::getline(trace, line);) {
+        const bool is_of_load = ++line_number >= load_begins && line_number <= load_ends;
         const std::string thread = line.substr(0, line.find_first_not_of("0123456789 "));
         const std::string name = line.substr(thread.size(), line.find('(') - thread.size());
         if (name == "execve" || name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") != std::string::npos)
@@ -66,7 +83,9 @@ inline std::vector<SystemCall> calls_in(const std::string &file) {
         if (number <= most_seen[name])
             continue;
         most_seen[name] = number;
-        if (name == "read" && in_a_row > 3 && calls.back().name == "read")
+        if (is_of_load)
+            continue;
+        if (name == "read" && in_a_row > 3 && !calls.empty() && calls.back().name == "read")
             calls.back().number = number;
         else
             calls.push_back({name, number});
@@ -245,7 +264,7 @@ class FaultTest : public VerbsTest, public testing::WithParamInterface<std::stri
             throw std::runtime_error(command + " under strace: " + reply.out + reply.err);
         if (command == "ADD")
             result_ = reply.json;
-        return calls_in(file);
+        return calls_in(file, without_load_);
     }
     // The kills and errors to hit the next runs with.
     [[nodiscard]] std::vector<Fault> faults_of(const std::string &command, std::size_t sample = 3) {
@@ -297,8 +316,9 @@ class FaultTest : public VerbsTest, public testing::WithParamInterface<std::stri
     Json config_;
     Json result_;
     std::string before_;
-    std::string adopted_{};    // the main plugin's host-side veth
-    bool all_threads_ = false; // faults hit threads and children too
+    std::string adopted_{};     // the main plugin's host-side veth
+    bool all_threads_ = false;  // faults hit threads and children too
+    bool without_load_ = false; // the calls that load programs are not hit
 
   private:
     [[nodiscard]] static Json bandwidth() {

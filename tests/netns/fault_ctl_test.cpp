@@ -14,6 +14,9 @@ constexpr std::size_t kSample = 2; // each loads the programs
 
 class FaultCtlTest : public FaultTest {
   protected:
+    // Programs are loaded by the same calls in each mode.
+    FaultCtlTest() { without_load_ = GetParam() != "main"; }
+
     void expect_whole() const {
         expect_done("CHECK");
         EXPECT_TRUE(ping(node_.ns(), address()));

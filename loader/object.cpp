@@ -274,7 +274,7 @@ Result<void> check_pins(const std::string &root) {
         return Error{ErrorCode::plugin_not_available,
                      "bpffs: " + pin_path(root, name) + " is missing" +
                          (others.empty() ? "" : ", but there is " + others + " of another version of Podlane"),
-                     others.empty() ? "podlanectl upgrade restores it"
+                     others.empty() ? "podlanectl repair restores it"
                                     : "podlanectl upgrade brings the node to the version of the podlanectl it is of"};
     }
     return {};
@@ -283,9 +283,12 @@ Result<void> check_pins(const std::string &root) {
 Result<Fd> open_program(const std::string &root, const char *name) {
     const std::string path = pin_path(root, name);
     Fd fd(bpf_obj_get(path.c_str()));
-    if (!fd)
-        return system_error(errno == ENOENT ? ErrorCode::missing : ErrorCode::bpf, "opening program " + path, errno);
-    return fd;
+    if (fd)
+        return fd;
+    Error error = system_error(errno == ENOENT ? ErrorCode::missing : ErrorCode::bpf, "opening program " + path, errno);
+    if (error.code == ErrorCode::missing)
+        error.hint = "podlanectl repair restores it";
+    return error;
 }
 
 Result<bool> programs_query_conntrack(const std::string &root) {

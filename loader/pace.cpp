@@ -49,20 +49,6 @@ Result<void> attach_pacing(int program_fd, const Fd &root, const std::string &di
     return {};
 }
 
-// At work by its link.
-Result<Fd> running_program(const std::string &root) {
-    const std::string path = pin_path(root, PODLANE_PIN_PACING);
-    const Fd link(bpf_obj_get(path.c_str()));
-    bpf_link_info info{};
-    __u32 size = sizeof info;
-    if (!link || bpf_obj_get_info_by_fd(link.get(), &info, &size) != 0)
-        return system_error(ErrorCode::bpf, "opening link " + path, errno);
-    Fd program(bpf_prog_get_fd_by_id(info.prog_id));
-    if (!program)
-        return system_error(ErrorCode::bpf, "opening the program of link " + path, errno);
-    return program;
-}
-
 // On the pinned maps. No descriptor if the kernel cannot pace.
 Result<Fd> load_pace(const std::string &root) {
     if (libbpf_probe_bpf_prog_type(BPF_PROG_TYPE_SOCK_OPS, nullptr) == 0)
@@ -117,9 +103,22 @@ Result<void> resume_pacing(const std::string &root) {
 
 Result<bool> is_pacing(const std::string &root) { return is_pinned(pin_path(root, PODLANE_PIN_PACING)); }
 
+Result<Fd> pacing_program(const std::string &root) {
+    const std::string path = pin_path(root, PODLANE_PIN_PACING);
+    const Fd link(bpf_obj_get(path.c_str()));
+    bpf_link_info info{};
+    __u32 size = sizeof info;
+    if (!link || bpf_obj_get_info_by_fd(link.get(), &info, &size) != 0)
+        return system_error(ErrorCode::bpf, "opening link " + path, errno);
+    Fd program(bpf_prog_get_fd_by_id(info.prog_id));
+    if (!program)
+        return system_error(ErrorCode::bpf, "opening the program of link " + path, errno);
+    return program;
+}
+
 Result<void> restore_pacing(const std::string &root) {
     if (!TRY(has_program(root)) && check_pins(root)) {
-        const Fd program = TRY(TRY(is_pacing(root)) ? running_program(root) : load_pace(root));
+        const Fd program = TRY(TRY(is_pacing(root)) ? pacing_program(root) : load_pace(root));
         if (!program)
             return {};
         const Lock lock = TRY(Lock::exclusive(root));

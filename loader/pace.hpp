@@ -3,6 +3,7 @@
 // link belong together: the link keeps it at work, and by the other one limits that change reach its connections.
 #pragma once
 
+#include "maps/fd.hpp"
 #include "maps/result.hpp"
 
 #include <optional>
@@ -23,6 +24,9 @@ Result<void> restore_pacing(const std::string &root);
 
 // Whether pl_pace is attached.
 Result<bool> is_pacing(const std::string &root);
+
+// The program that is attached; an error if there is none.
+Result<Fd> pacing_program(const std::string &root);
 
 // A sentence if it is not, or has no pin, although the kernel can pace and Podlane's other pins are there. If both are
 // gone, the program is loaded for the moment to find that out.

@@ -8,6 +8,7 @@
 #include "loader/object.hpp"
 #include "loader/own_addresses.hpp"
 #include "loader/pace.hpp"
+#include "loader/pin_again.hpp"
 #include "loader/pins.hpp"
 #include "loader/wrong_pins.hpp"
 #include "maps/tables.hpp"
@@ -198,9 +199,12 @@ Result<void> Upgrade::add_places(std::uint32_t ifindex, HookKind otherwise, cons
 Result<std::vector<Place>> Upgrade::places() const {
     std::vector<Place> all;
     const auto endpoints = TRY(Endpoints::open(loading_ + "/" PODLANE_MAP_ENDPOINTS, Access::read_only));
+    const auto interfaces = TRY(Interfaces::open(loading_ + "/" PODLANE_MAP_INTERFACES, Access::read_only));
     net::Netlink host = TRY(net::Netlink::open());
+    // Programs drop what an interface without an entry sends: the old ones may work on a map that has one.
     for (const auto &[key, record] : TRY(endpoints.entries()))
-        if (record.ifindex != 0 && TRY(find_host_veth(host, record))) // whatever it is called by now
+        if (record.ifindex != 0 && TRY(interfaces.find(record.ifindex)) &&
+            TRY(find_host_veth(host, record))) // whatever it is called by now
             TRY(add_places(record.ifindex, hook_kind_of(record.attach), PODLANE_PROGRAM_FROM_POD,
                            PODLANE_PROGRAM_TO_POD, all));
     const auto uplinks = TRY(Uplinks::open(loading_ + "/" PODLANE_MAP_UPLINKS, Access::read_only));
@@ -315,18 +319,36 @@ Result<bool> is_current(const std::string &root) {
 }
 
 Result<Upgraded> upgrade(const std::string &root, bool always) {
+    std::vector<std::string> pins;
     {
         const Lock lock = TRY(Lock::exclusive(root));
         if (!TRY(is_pinned(live_directory(root))))
             return Error{ErrorCode::missing, "there is nothing of Podlane below " + root + " to upgrade",
                          "no pod was set up since the node booted; the first ADD loads the new version"};
-        if (always || !TRY(is_current(root))) {
+        const auto is_needed = [&]() -> Result<bool> { return always || !TRY(is_current(root)); };
+        if (TRY(is_needed())) {
             TRY(remove_wrong_pins(root));
-            return Upgrade(root, TRY(make_loading_directory(root))).run();
+            pins = TRY(pin_again(root));
+        }
+        if (TRY(is_needed())) {
+            Upgraded report = TRY(Upgrade(root, TRY(make_loading_directory(root))).run());
+            report.pins = std::move(pins);
+            return report;
         }
         TRY(remove_leftovers(root)); // of one that was killed after it had published
     }
-    return complete_pacing(root);
+    Upgraded report = TRY(complete_pacing(root));
+    report.needed = report.needed || !pins.empty();
+    report.pins = std::move(pins);
+    return report;
+}
+
+Result<void> complete_pins(const std::string &root) {
+    auto checked = check_pins(root);
+    if (checked || !TRY(maps_of_other_versions(root)).empty())
+        return checked;
+    TRY(upgrade(root, false));
+    return {};
 }
 
 } // namespace podlane

@@ -162,11 +162,7 @@ Result<void> configure_pod(const net::Namespace &pod, Pair &pair, const Plan &pl
         route.ifindex = ifindex;
         if (plan.uplink == 0)
             TRY(step_behind_other_link(pair.pod, route));
-        if (TRY(net::add_route(pair.pod, route)) || route.priority)
-            continue;
-        // Another interface's stays in front; this one is for sockets bound to the interface, and when that one goes.
-        route.priority = kLaterRoutes + ifindex;
-        TRY(net::add_route(pair.pod, route));
+        TRY(add_pod_route(pair.pod, route));
     }
     return TRY(keep_mac(pair.pod, ifindex, plan.pod_mac, ifname)) ? Result<void>{} : put_pod_neighbours(pair, plan);
 }
@@ -390,6 +386,8 @@ Result<std::string> add(const cni::Request &request, const Print &print) {
     const Fd turn = TRY(take_turn_of_add(request));
     TRY(prepare_node(request.config));
     auto added = add_to_node(request, mode, pod, print);
+    if (!added && has_restored_pins(request.config, added.error()))
+        added = add_to_node(request, mode, pod, print);
     return added ? std::move(added) : with_removal(request.config, std::move(added).error());
 }
 

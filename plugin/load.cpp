@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/load.hpp"
 
-#include "loader/object.hpp"
 #include "loader/pins.hpp"
+#include "loader/upgrade.hpp"
 #include "plugin/cni/request.hpp"
 #include "plugin/node.hpp"
 #include "plugin/state.hpp"
@@ -18,7 +18,7 @@ Result<LoadedNode> load_node(const std::string &configuration, const std::option
     const bool was_loaded = TRY(is_pinned(live_directory(request.config.bpffs)));
     LoadedNode node{request.config.bpffs, was_loaded};
     TRY(prepare_node(request.config));
-    TRY(check_pins(request.config.bpffs));
+    TRY(complete_pins(request.config.bpffs));
     TRY(records_of(request.config).forget_uninstall());
     return node;
 }

@@ -6,6 +6,7 @@
 #include "loader/pace.hpp"
 #include "loader/pins.hpp"
 #include "loader/probe.hpp"
+#include "loader/upgrade.hpp"
 #include "plugin/conntrack.hpp"
 #include "plugin/history.hpp"
 #include "plugin/log.hpp"
@@ -95,6 +96,13 @@ Error with_removal(const cni::Config &config, Error error) {
     const auto is_loaded = is_pinned(live_directory(config.bpffs));
     const bool is_gone = is_loaded && !*is_loaded && error.code != ErrorCode::try_again_later;
     return is_gone ? removed_meanwhile(config.bpffs, std::move(error)) : std::move(error);
+}
+
+bool has_restored_pins(const cni::Config &config, const Error &error) {
+    if (check_pins(config.bpffs) || !complete_pins(config.bpffs))
+        return false;
+    log(cni::Log::Level::warning, error.message + "; pins that were missing are restored");
+    return true;
 }
 
 Result<Tables> open_node(const cni::Config &config) {

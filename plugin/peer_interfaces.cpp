@@ -205,6 +205,14 @@ Result<void> step_behind_other_link(net::Netlink &pod, net::RouteSpec &route) {
     return {};
 }
 
+Result<void> add_pod_route(net::Netlink &pod, net::RouteSpec route) {
+    if (TRY(net::add_route(pod, route)) || route.priority)
+        return {};
+    route.priority = kLaterRoutes + route.ifindex;
+    TRY(net::add_route(pod, route));
+    return {};
+}
+
 Result<void> remove_stale_slots(const endpoint &record, const SourceEntries &entries, const Tables &tables) {
     for (const source_slot_key &key : TRY(stale_slots(record, entries, tables)))
         TRY(tables.source_slots.remove(key));

@@ -73,6 +73,9 @@ Result<void> check_source_routes(const endpoint &record, const SourceEntries &en
 // interface's number.
 constexpr std::uint32_t kLaterRoutes = 2048;
 
+// Another interface's stays in front: then this one is for sockets bound to the interface, and when that one goes.
+Result<void> add_pod_route(net::Netlink &pod, net::RouteSpec route);
+
 // The subnet of another interface of the container, if it holds the lease's gateway that `route` leads to: with that
 // route, what the other interface's network sends to the machine would leave by this one.
 Result<std::optional<Prefix>> subnet_on_other_link(net::Netlink &pod, const net::RouteSpec &route);

@@ -6,7 +6,6 @@
 #include "loader/limit_group.hpp"
 #include "loader/lost.hpp"
 #include "loader/net/namespace.hpp"
-#include "loader/object.hpp"
 #include "loader/pins.hpp"
 #include "loader/pod_namespace.hpp"
 #include "loader/shaper.hpp"
@@ -181,8 +180,8 @@ Result<std::vector<Restored>> restore_each(std::vector<AttachmentRecord> records
             continue;
         }
         Lost lost{std::move(record), std::move(recorded).value()};
-        take_network_keys(on.living, on.host, lost.recorded.request.config);
-        const auto done = restore_one(lost, on);
+        auto keys = take_network_keys(on.living, on.host, lost.recorded.request.config);
+        const auto done = keys ? restore_one(lost, on) : std::move(keys).error();
         if (!done)
             all.push_back({std::move(lost.record), done.error()});
         else if (*done)
@@ -242,14 +241,6 @@ Result<void> note_restored(const AttachmentRecords &records, std::uint64_t gener
     return records.forget_uninstall();
 }
 
-// An upgrade recreates single pins; without any there is nothing to upgrade.
-Result<void> complete_pins(const cni::Config &config) {
-    TRY(prepare_node(config));
-    if (!check_pins(config.bpffs))
-        TRY(upgrade(config.bpffs, false));
-    return {};
-}
-
 // The configuration of one of them says what the programs are to be loaded with.
 Result<void> load_as_recorded(const std::vector<AttachmentRecord> &records) {
     Result<void> loaded;
@@ -259,7 +250,8 @@ Result<void> load_as_recorded(const std::vector<AttachmentRecord> &records) {
             loaded = std::move(request).error();
             continue;
         }
-        return complete_pins(request->config);
+        TRY(prepare_node(request->config)); // loads all if there are no pins
+        return complete_pins(request->config.bpffs);
     }
     return loaded;
 }

@@ -2,6 +2,7 @@
 #include "loader/object.hpp"
 #include "loader/pace.hpp"
 #include "loader/tracking.hpp"
+#include "loader/upgrade.hpp"
 #include "plugin/conntrack.hpp"
 #include "plugin/ipam.hpp"
 #include "plugin/log.hpp"
@@ -44,7 +45,7 @@ Result<void> open_maps(const cni::Config &config) {
 // Does what the first ADD would do to the node, and nothing else: what it could not do, STATUS says now.
 Result<std::string> status(const cni::Request &request) {
     TRY(prepare_node(request.config));
-    TRY(check_pins(request.config.bpffs));
+    TRY(as_unavailable(complete_pins(request.config.bpffs)));
     TRY(as_unavailable(open_maps(request.config)));
     TRY(as_unavailable(records_of(request.config).prepare()));
     TRY(choose_hook_kind(request.config));

@@ -79,10 +79,8 @@ TEST_F(DelTest, DeletesTheOtherEntriesWithoutOneMap) {
         EXPECT_EQ(del(*made.container).rc, 0);
         EXPECT_TRUE(host_link(made).is_null());
         EXPECT_TRUE(node_.leased().empty());
-        std::set<std::string_view> others{
+        const std::set<std::string_view> others{
             name, PODLANE_MAP_HISTORY, PODLANE_MAP_WATCH, PODLANE_MAP_EVENTS, PODLANE_MAP_PATHS, PODLANE_MAP_COUNTERS};
-        if (name == std::string_view(PODLANE_MAP_ADDRESSES))
-            others.insert({PODLANE_MAP_NETWORKS, PODLANE_MAP_UPLINKS}); // nothing says whether another pod is in it
         for (const auto &[map, entries] : map_entries(node_.bpffs(), others))
             EXPECT_TRUE(entries.empty()) << map;
         if (const auto counters = Counters::open(node_.bpffs(), Access::read_only)) {

@@ -98,14 +98,15 @@ TEST_F(UnreadableTest, GcLeavesTheLivingAloneWithoutTheMapOfEndpoints) {
     EXPECT_EQ(size_of(&open_interfaces), 1U);
 }
 
-// A pin that is gone does not come back: nothing waits for it.
-TEST_F(UnreadableTest, DelWithoutTheMapOfSlotsErasesTheRoutes) {
+// The programs have it without its pin.
+TEST_F(UnreadableTest, DelWithoutThePinOfSlotsErasesSlotsAndRoutes) {
     const Json keys = {{"uplink", "up0"}, {"gateway", {"203.0.113.1", "2001:db8:cafe::1"}}};
     const Pod made = make(keys);
     ASSERT_GT(size_of(&open_source_routes), 0U);
     fs::remove(pin_path(node_.bpffs(), PODLANE_MAP_SOURCE_SLOTS));
     EXPECT_THAT(del(*made.container, keys), succeeds());
     EXPECT_EQ(size_of(&open_source_routes), 0U);
+    EXPECT_EQ(size_of(&open_source_slots), 0U);
 }
 
 // The namespace that the programs were loaded in is gone, or another node's.

@@ -260,9 +260,8 @@ TEST_P(UpgradeTest, SourceSlotsMoveToATableOfTheirOwn) {
     require(routes.update({a_.ifindex, b_.v4}, route));
     require(routes.update(place(a_.ifindex, 1, 1), route));
     require(routes.update(place(uplink, 1, 0), {}));
-    ASSERT_EQ(unlink(pin_path(node().bpffs(), PODLANE_MAP_SOURCE_SLOTS).c_str()), 0);
 
-    const Output done = down();
+    const Output done = down({"--force"});
 
     ASSERT_EQ(done.rc, 0) << done.err;
     const auto left = require(require(open_source_routes(node().bpffs(), Access::read_only)).entries());

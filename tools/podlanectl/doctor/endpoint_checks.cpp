@@ -53,8 +53,12 @@ void report_by_record(Findings &findings, std::string what) {
     findings.back().by_record = true;
 }
 
-// The verifier's findings, unless a check before has a name for them.
+// The verifier's findings, unless a check before has a name for them; and why there are none.
 Result<void> look_at_plan(const EndpointView &e, Findings &findings) {
+    TRY(e.unread_record);
+    const bool has_failed = !e.verified && e.verified.error().code != ErrorCode::check_failed;
+    if (has_failed && e.verified.error().system_errno != 0)
+        return e.verified.error();
     if (!e.verified)
         report_by_record(findings, e.verified.error().message);
     return {};
@@ -223,12 +227,14 @@ Result<void> look_at_interface_entry(const EndpointView &e, Findings &findings) 
     const std::string &root = e.node.world.bpffs;
     const interface expected = make_interface(e.record);
     const auto entry = TRY(e.node.live->interfaces.find(e.record.ifindex));
-    if (!entry || !same_bytes(*entry, expected))
+    if (!entry || !same_bytes(*entry, expected)) {
         report(findings,
                "the entry of " + e.host_ifname() + " in " PODLANE_MAP_INTERFACES " is " + (entry ? "wrong" : "gone"),
                [root, expected, ifindex = e.record.ifindex]() -> Result<void> {
                    return TRY(open_interfaces(root, Access::read_write)).update(ifindex, expected);
                });
+        findings.back().by_record = !entry && e.link; // the other maps may be new as well
+    }
     if (TRY(e.node.live->counters.find(e.record.ifindex)).empty())
         report(findings, "the entry of " + e.host_ifname() + " in " PODLANE_MAP_COUNTERS " is gone",
                [root, ifindex = e.record.ifindex]() -> Result<void> {
@@ -253,7 +259,8 @@ Result<void> look_at_address_entries(const EndpointView &e, Findings &findings) 
                        (!owner                               ? "gone"
                         : owner->ifindex == expected.ifindex ? "wrong"
                                                              : "another interface's");
-        const bool is_lost = !owner || interface_name(owner->ifindex).empty() || owner->ifindex == expected.ifindex;
+        const bool is_lost =
+            !owner || owner->ifindex == expected.ifindex || !TRY(net::find_link(e.host, owner->ifindex));
         if (is_lost && e.link)
             finding.repair = [root, key, expected]() -> Result<void> {
                 return TRY(open_addresses(root, Access::read_write)).update(key, expected);
@@ -301,7 +308,7 @@ Result<void> look_at_masquerade(const EndpointView &e, Findings &findings) {
 }
 
 Result<void> look_at_record(const EndpointView &e, Findings &findings) {
-    if (!e.disk)
+    if (!e.disk && e.unread_record)
         report(findings,
                "its record in " + e.node.state_directory + (e.is_torn ? " is torn" : " is gone, or cannot be read"));
     return {};
@@ -350,14 +357,15 @@ constexpr std::array<Check, 17> kEndpointChecks = {{
     {"host-rule", Severity::wrong,
      "an administrator or another agent added the routing rule: what takes the slow path does not reach the pod", "",
      nullptr, &look_at_host_rules},
-    {"program", Severity::wrong, "the hook was cleared, or has another version: fast path and anti-spoofing are lost",
-     kFix, nullptr, &look_at_programs},
     {"interface-entry", Severity::wrong, "the programs have no or wrong data for the endpoint", kFix, nullptr,
      &look_at_interface_entry},
     {"address-entry", Severity::wrong, "the address is not reached on the fast path, or its owner is ambiguous", kFix,
      nullptr, &look_at_address_entries},
     {"asked-entry", Severity::wrong, "state that the configuration requested at ADD is missing", kRepair, nullptr,
      &look_at_requested_entries},
+    // After the entries: until these are repaired, the programs would drop packets.
+    {"program", Severity::wrong, "the hook was cleared, or has another version: fast path and anti-spoofing are lost",
+     kFix, nullptr, &look_at_programs},
     {"masquerade", Severity::wrong,
      "another program flushed the node's rules: what the pod sends out of the cluster has the pod's own address",
      kNewSandbox, nullptr, &look_at_masquerade},

@@ -37,7 +37,11 @@ constexpr std::array<Column<UpgradedMap>, 4> kUpgradedMaps = {{
 }};
 
 std::string text_of(const Upgraded &done, const World &world) {
-    std::string text = output::table_text(output::make_table(kUpgradedPrograms, done.programs), world.style) + "\n";
+    std::string text;
+    if (!done.programs.empty())
+        text = output::table_text(output::make_table(kUpgradedPrograms, done.programs), world.style) + "\n";
+    for (const std::string &name : done.pins)
+        text += "pin " + name + ": was missing, and is restored\n";
     for (const UpgradedMap &map : done.maps)
         if (map.was != map.name)
             text += "map " + map.name + ": " + what_cell(map).text +
@@ -53,7 +57,8 @@ Result<int> upgrade_node(const Call &call, World &world) {
             output::Object{{"upgraded", done.needed},
                            {"programs", output::table_value(output::make_table(kUpgradedPrograms, done.programs))},
                            {"maps", output::table_value(output::make_table(kUpgradedMaps, done.maps))},
-                           {"hooks", done.hooks}}));
+                           {"hooks", done.hooks},
+                           {"pins", output::Value(done.pins)}}));
     else if (done.needed)
         world.print(text_of(done, world));
     else

@@ -3,10 +3,12 @@
 
 #include "loader/host_veth.hpp"
 #include "loader/net/namespace.hpp"
+#include "loader/pin_again.hpp"
 #include "loader/pod_namespace.hpp"
 #include "loader/state_file.hpp"
 #include "maps/abi/names.h"
 #include "maps/file.hpp"
+#include "plugin/cni/version.hpp"
 #include "plugin/entries.hpp"
 #include "plugin/log.hpp"
 #include "plugin/plan.hpp"
@@ -32,6 +34,8 @@ Result<std::optional<Tables>> open_tables(const std::string &root, std::vector<U
     if (tables)
         return std::optional(std::move(tables).value());
     TRY(refuse_other_versions(root));
+    // Else entries stay in a map that programs have without its pin, and are there again with the pin.
+    static_cast<void>(pin_again(root));
     return Tables::open_readable(root, unread);
 }
 
@@ -148,6 +152,8 @@ Result<Remains> find_remains(const cni::Request &given, const endpoint_key &key,
             return Error{ErrorCode::decode_failure, request.ignored.back(),
                          "nothing is known of this container either"};
         request.config.bpffs = root.value_or(request.config.bpffs);
+        if (!request.args.empty()) // an IPAM plugin is to accept them, whichever the ADD had
+            request.args += ";IgnoreUnknown=1";
     }
     errors.add(std::move(record)); // the rest is removed, and it is read again by the next DEL
     return remains;
@@ -173,6 +179,17 @@ Result<bool> is_unheard_of(const Remains &remains) {
         return false;
     TRY(std::move(unread).result());
     return true;
+}
+
+bool may_have_unrecorded_lease(const Remains &remains) {
+    if (remains.disk)
+        return false;
+    if (remains.entry)
+        return remains.entry->mode == ENDPOINT_MAIN;
+    const cni::Config &config = remains.request.config;
+    const bool may_be_chained =
+        config.ipam_type.empty() && (config.prev_result || config.cni_version < cni::kFirstWithCheck);
+    return remains.orphan && !may_be_chained;
 }
 
 Result<bool> has_come_back(const std::string &root, const endpoint &entry) {

@@ -9,7 +9,6 @@
 #include "maps/clock.hpp"
 #include "maps/errors.hpp"
 #include "plugin/announcement.hpp"
-#include "plugin/cni/config.hpp"
 #include "plugin/egress_rules.hpp"
 #include "plugin/endpoint.hpp"
 #include "plugin/groups.hpp"
@@ -205,14 +204,13 @@ Result<void> leave_network(const Remains &remains, const std::string &state_dir)
     return drop_network_without_maps(request, remains.entry);
 }
 
-// Without a record, only the configuration says which IPAM plugin has the lease.
-Result<void> refuse_unknown_lease(const Remains &remains) {
-    const cni::Request &request = remains.request;
-    if (!request.unreadable || remains.disk || (remains.entry && remains.entry->mode != ENDPOINT_MAIN))
-        return {};
-    return Error{ErrorCode::decode_failure,
-                 request.ignored.back() + ", and no record says which IPAM plugin has the lease; all else is removed",
-                 "a DEL or GC with the network's configuration releases it"};
+// Without a record, only the configuration says which IPAM plugin has the lease. By the entry in the maps, or by the
+// interface, the next call knows that there is one.
+Error unknown_lease(const Remains &remains, Error error) {
+    error.message += std::string(", and no record says which IPAM plugin has the lease; ") +
+                     (keeps_interface(remains) ? "the interface stays, and carries nothing" : "all else is removed");
+    error.hint = std::string(remains.entry ? "a DEL or GC" : "a DEL") + " with the network's configuration releases it";
+    return error;
 }
 
 Error waiting_lease(const cni::Request &request, Error error) {
@@ -238,14 +236,22 @@ bool has_no_lease(const Remains &remains, const Error &error) {
 // to wait, because the IPAM plugin of the ADD is not installed, or fails where that of the edited one succeeds. If it
 // may not wait, that is an error.
 Result<bool> release_lease(const Remains &remains, bool may_wait) {
-    TRY(refuse_unknown_lease(remains));
-    std::vector<cni::Request> requests = TRY(requests_with_lease(remains.request, remains.disk));
+    const cni::Request &given = remains.request;
+    const bool is_unrecorded = may_have_unrecorded_lease(remains);
+    if (!remains.disk && remains.entry && !is_unrecorded)
+        return true; // its ADD has requested none
+    if (!remains.disk && given.unreadable)
+        return unknown_lease(remains, {ErrorCode::decode_failure, given.ignored.back()});
+    const std::vector<cni::Request> requests = TRY(requests_with_lease(given, remains.disk));
+    if (requests.empty() && is_unrecorded)
+        return unknown_lease(
+            remains, {ErrorCode::invalid_network_config, "no configuration names an IPAM plugin that Podlane calls"});
     Errors failed;
     bool waits = false;
     for (const cni::Request &request : requests) {
-        if (request.config.ipam_type == "dhcp" || cni::names_itself_for_ipam(request.config)) // each ADD refuses them
-            continue;
         if (auto missing = ipam::why_missing(request)) {
+            if (is_unrecorded)
+                return unknown_lease(remains, *std::move(missing));
             const bool is_recorded = remains.disk && &request == &requests.front();
             if (!may_wait && is_recorded)
                 return waiting_lease(request, *std::move(missing));
@@ -293,15 +299,14 @@ Result<void> write_record(const cni::Config &config, const AttachmentRecord &rec
 // A later DEL or GC releases it. A full disk must not keep a pod from going away: the record of its ADD names the lease
 // as well, unless an interface that another plugin removes would be taken for one that lost its entries.
 // false: it was to be held, but there is no room to say so; it is released.
-Result<bool> keep_lease(const Remains &remains) {
-    AttachmentRecord record = remains.disk ? *remains.disk : TRY(record_of(remains.request));
+Result<bool> keep_lease(const Remains &remains, AttachmentRecord record) {
     if (!record.only_lease && record.held_until_ns == 0)
         record.held_since_ns = realtime_ns(); // since when it waits
     record.only_lease = true;
     record.entry.reset();
     const auto written = write_record(remains.request.config, record);
-    if (written || !remains.disk)
-        return written ? Result<bool>(true) : written.error();
+    if (written)
+        return true;
     log(cni::Log::Level::warning, written.error().message + ": its lease is not noted");
     if (record.held_until_ns != 0 && TRY(release_lease(remains, true)))
         return false;
@@ -334,8 +339,8 @@ Result<bool> remove_what_is_found(const cni::Request &given, Lease lease, bool i
         TRY(delete_endpoint_entry(remains));
     }
     TRY(look_behind_repairs(remains, host));
-    if (lease_waits && remains.is_known())
-        lease_waits = TRY(keep_lease(remains));
+    if (lease_waits && remains.disk)
+        lease_waits = TRY(keep_lease(remains, *remains.disk));
     if (keeps_interface(remains)) // until here nothing else said that there is a lease
         TRY(remove_host_veth(host, request));
     if (!TRY(erase_records(remains, lease_waits, is_last_round)))

@@ -17,8 +17,9 @@
 namespace podlane {
 
 // A lease whose IPAM plugin is not installed waits on record; for an ADD, whose own record takes that place, this is an
-// error. So it is for all if the plugin fails: then the lease waits, too, and all else is removed. One may be held for
-// a pod of the same name that comes back (plugin/held_lease.hpp).
+// error. So it is for all if the plugin fails: then the lease waits, too, and all else is removed. If the record is
+// lost, none waits: then it is an error, too, if the configuration names no IPAM plugin, or one that is not installed.
+// One may be held for a pod of the same name that comes back (plugin/held_lease.hpp).
 enum class Lease { released, must_not_wait, may_be_held };
 
 // Interface, programs, map entries, NAT, the network if it has no more pods, the lease. All steps run even if some of

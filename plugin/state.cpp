@@ -6,6 +6,7 @@
 #include "maps/clock.hpp"
 #include "maps/printable.hpp"
 #include "maps/text.hpp"
+#include "plugin/cni/config.hpp"
 #include "plugin/cni/environment.hpp"
 #include "plugin/cni/ipam_config.hpp"
 #include "plugin/cni/kubernetes.hpp"
@@ -202,8 +203,7 @@ void complete(cni::Request &request, const AttachmentRecord &record) {
         config.state_dir = record.state_directory;
     if (config.name.empty())
         config.name = record.network;
-    if (request.args.empty())
-        request.args = record.args;
+    request.args = record.args;
     if (auto path = cni::split_path(record.path); path && request.path.empty())
         request.path = std::move(path).value();
     if (request.unreadable)
@@ -244,6 +244,9 @@ Result<std::vector<cni::Request>> requests_with_lease(const cni::Request &reques
     }
     if (given && !request.config.ipam_type.empty() && (!recorded || recorded->text != given->text))
         all.push_back(request);
+    std::erase_if(all, [](const cni::Request &one) { // each ADD refuses them
+        return one.config.ipam_type == "dhcp" || cni::names_itself_for_ipam(one.config);
+    });
     return all;
 }
 

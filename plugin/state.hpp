@@ -54,7 +54,8 @@ Result<cni::Attachment> recorded_lease(const cni::Request &request, const Attach
 // Leaves out the addresses of other families (kIpv4, kIpv6) than these; 0: all stay. An error if one has none.
 Result<void> keep_families(std::uint32_t families, cni::Attachment &lease);
 
-// Completes what DEL or GC did not get, or can no longer read, from what the ADD got.
+// Completes what DEL or GC did not get, or can no longer read, from what the ADD got. CNI_ARGS are those of the ADD,
+// which its IPAM plugin accepted.
 void complete(cni::Request &request, const AttachmentRecord &record);
 
 // A DEL of what is recorded, as of a runtime that no longer has the namespace.

@@ -32,6 +32,24 @@ class LostLeaseTest : public CtlTest {
         EXPECT_THAT(del(*made.container), succeeds());
         EXPECT_EQ(everything(), before_);
     }
+    // A pod of which no record on disk is left, or neither that nor the maps.
+    [[nodiscard]] Pod make_unrecorded(bool with_pins, const Json &keys = Json::object()) {
+        Pod made = make(keys);
+        fs::remove(path_of(made));
+        if (!with_pins)
+            fs::remove_all(node_.bpffs());
+        return made;
+    }
+    // A DEL that removes all else, says that there is a lease, and is repeated.
+    void expect_refused(const Pod &made, bool with_pins, const Json &config, int code, const std::string &why) const {
+        for (int i = 0; i < 2; ++i)
+            EXPECT_THAT(node_.cni("podlane", "DEL", config, attachment(*made.container)),
+                        fails_with(code, {why, "no record says which IPAM plugin has the lease"}));
+        const Json link = host_link(made);
+        EXPECT_TRUE(with_pins ? link.is_null() : link.at("operstate") == "DOWN");
+        EXPECT_EQ(node_.leased().size(), 2U);
+        EXPECT_TRUE(node_.records().empty());
+    }
 
     const Json broken_ = {{"ipam", {{"type", "host-local"}, {"subnet", "198.51.100.0/33"}}}};
     const std::string real_ = "exec " + variable("CNI_PLUGINS") + "/host-local";
@@ -104,6 +122,127 @@ TEST_F(LostLeaseTest, AnyTraceOfTheAttachmentKeepsItsLease) {
         EXPECT_THAT(del(*made.container, keys), succeeds()) << "it names the lease's IPAM plugin";
         EXPECT_EQ(everything(), before_);
     }
+}
+
+// In main mode there is always one.
+TEST_F(LostLeaseTest, WithoutARecordAConfigurationThatNamesNoPluginKeepsIt) {
+    Json empty = node_.config();
+    empty["ipam"] = Json::object();
+    const std::vector<Json> configs = {{{"cniVersion", "1.0.0"},
+                                        {"name", "pods"},
+                                        {"bpffs", node_.bpffs()},
+                                        {"plugins", Json::array({node_.config()})}},
+                                       node_.config({{"ipam", nullptr}}),
+                                       empty,
+                                       node_.config({{"ipam", 3}}),
+                                       node_.config({{"ipam", {{"type", "dhcp"}}}}),
+                                       node_.config({{"ipam", {{"type", "podlane"}}}})};
+    for (const Json &config : configs)
+        for (const auto &[with_pins, by_gc] :
+             {std::pair(true, false), std::pair(true, true), std::pair(false, false)}) {
+            SCOPED_TRACE(config.dump() + (with_pins ? "" : ", without pins") + (by_gc ? ", GC" : ""));
+            const Pod made = make_unrecorded(with_pins);
+            expect_refused(made, with_pins, config, 7, "no configuration names an IPAM plugin");
+            if (by_gc) {
+                EXPECT_THAT(gc(), succeeds());
+            }
+            expect_released(made);
+        }
+}
+
+// Nothing but the record names its plugin.
+TEST_F(LostLeaseTest, WithoutARecordPodlanectlGcKeepsIt) {
+    const Pod dead = make_unrecorded(true);
+    lose_namespace(dead);
+    for (int i = 0; i < 2; ++i)
+        EXPECT_THAT(ctl("gc --bin-dir " + node_.plugins()),
+                    prints(1, {"failed: ", "no record says which IPAM plugin has the lease", "DEL or GC"}));
+    EXPECT_EQ(node_.leased().size(), 2U);
+    EXPECT_THAT(gc(), succeeds());
+    EXPECT_EQ(everything(), before_);
+}
+
+// A record that this DEL made would keep the next ADD from a lease.
+TEST_F(LostLeaseTest, WithoutARecordAPluginThatIsNotInstalledIsNotRecorded) {
+    const Json nonesuch = node_.config(leases_of("nonesuch"));
+    for (const auto &[with_pins, by_add] : {std::pair(true, false), std::pair(true, true), std::pair(false, false)}) {
+        SCOPED_TRACE(std::string(with_pins ? "" : "without pins, ") + (by_add ? "ADD" : "DEL"));
+        const Pod made = make_unrecorded(with_pins);
+        expect_refused(made, with_pins, nonesuch, 50, "\"nonesuch\" is not in CNI_PATH");
+        EXPECT_EQ(ctl_json("lease list"), Json::array());
+        if (!by_add)
+            expect_released(made);
+        EXPECT_THAT(add(*made.container), succeeds());
+        EXPECT_EQ(node_.leased().size(), 2U);
+        expect_released(made);
+    }
+}
+
+// Podlane has requested none.
+TEST_F(LostLeaseTest, WithoutARecordAChainsConfigurationHasToNameNoPlugin) {
+    const Json chained = {{"ipam", nullptr}, {"prevResult", {{"ips", {{{"address", "198.18.9.77/24"}}}}}}};
+    const Json before_0_4 = {{"ipam", nullptr}, {"cniVersion", "0.3.1"}};
+    for (const auto &[with_pins, keys] : std::vector<std::pair<bool, Json>>{{true, chained},
+                                                                            {true, {{"ipam", nullptr}}},
+                                                                            {true, leases_of("nonesuch")},
+                                                                            {false, chained},
+                                                                            {false, before_0_4}}) {
+        SCOPED_TRACE(keys.dump() + (with_pins ? "" : ", without pins"));
+        const Pod made = make_unrecorded(with_pins, chained);
+        EXPECT_THAT(del(*made.container, keys), succeeds());
+        EXPECT_EQ(everything(), before_);
+    }
+}
+
+// At each call by which the maps and the interface change.
+TEST_F(LostLeaseTest, WithoutARecordAKilledDelLosesNothing) {
+    const std::string trace = node_.dir() + "/trace", config = node_.config({{"ipam", nullptr}}).dump();
+    const auto killed_at = [&](const std::string &call, std::ptrdiff_t number) {
+        SCOPED_TRACE("killed at " + call + " " + std::to_string(number));
+        const Pod made = make_unrecorded(true);
+        Variables variables = attachment(*made.container);
+        variables.insert({{"CNI_COMMAND", "DEL"}, {"CNI_PATH", node_.plugins()}});
+        std::vector<std::string> argv = words("strace -qq -o " + trace + " -e trace=" + call);
+        if (number != 0)
+            argv.insert(argv.end(), {"-e", "inject=" + call + ":signal=KILL:when=" + std::to_string(number)});
+        argv.push_back(node_.plugins() + "/podlane");
+        (void)run(node_.ns(), argv, config, variables);
+        EXPECT_EQ(node_.leased().size(), 2U);
+        expect_refused(made, true, node_.config({{"ipam", nullptr}}), 7, "no configuration names an IPAM plugin");
+        expect_released(made);
+        const std::string calls = read_file(trace);
+        return std::ranges::count(calls, '\n');
+    };
+    for (const std::string call : {"bpf", "sendmsg", "flock"}) {
+        const auto calls = killed_at(call, 0);
+        EXPECT_GT(calls, 0) << call;
+        for (auto last = calls; last > std::max<std::ptrdiff_t>(0, calls - 8); --last)
+            (void)killed_at(call, last);
+    }
+}
+
+// Without IgnoreUnknown host-local refuses them, and the lease would stay.
+TEST_F(LostLeaseTest, ArgumentsThatAnIpamPluginRefusesKeepNoLease) {
+    const std::string seen = node_.dir() + "/seen", ignoring = "IgnoreUnknown=1;K8S_POD_NAME=x;K8S_POD_NAMESPACE=y";
+    put_ipam("seeing", "[ $CNI_COMMAND = DEL ] && echo \"$CNI_ARGS\" >" + seen + "\n" + real_);
+    for (const auto &[at_add, at_del] :
+         std::vector<std::pair<std::string, std::string>>{{ignoring, "K8S_POD_NAME=x;K8S_POD_NAMESPACE=y"},
+                                                          {ignoring, "IgnoreUnknown=0;K8S_POD_NAME=x"},
+                                                          {ignoring, "IgnoreUnknown=1;K8S_POD_NAME=other"},
+                                                          {ignoring, "FOO=bar"},
+                                                          {ignoring, ""},
+                                                          {"", "K8S_POD_NAME=x"}})
+        for (const bool is_recorded : {true, false}) {
+            SCOPED_TRACE("\"" + at_add + "\", then \"" + at_del + (is_recorded ? "\"" : "\" without a record"));
+            const Pod made = make(leases_of("seeing"), {{"CNI_ARGS", at_add}});
+            if (!is_recorded)
+                fs::remove(path_of(made));
+            EXPECT_THAT(del(*made.container, leases_of("seeing"), {{"CNI_ARGS", at_del}}), succeeds());
+            EXPECT_EQ(everything(), before_);
+            if (is_recorded) {
+                EXPECT_EQ(read_file(seen), at_add + "\n");
+            }
+        }
 }
 
 // Another attempt may find the lease.

@@ -5,6 +5,7 @@
 #include "maps/abi/limit_math.h"
 
 #include <algorithm>
+#include <cerrno>
 
 namespace podlane {
 namespace {
@@ -35,16 +36,18 @@ net::HtbSpec htb_for(std::uint32_t ifindex, std::uint64_t rate, std::uint64_t bu
             given.target_ns, most_bytes(rate, burst) + kLargestPacket};
 }
 
+// Another qdisc on the loopback interface, where it is tried, has the kernel say EEXIST, whatever it knows.
+Result<bool> unless_taken(Result<bool> has) {
+    return !has && has.error().system_errno == EEXIST ? Result<bool>(false) : has;
+}
+
 } // namespace
 
-std::string edt_qdisc() {
-    auto netlink = net::Netlink::open();
-    if (!netlink)
-        return {};
-    if (const Result<bool> fq = net::has_fq(*netlink); fq && *fq)
-        return "fq";
-    const Result<bool> htb = net::has_htb(*netlink);
-    return htb && *htb ? "htb" : "";
+Result<std::string> edt_qdisc() {
+    net::Netlink netlink = TRY(net::Netlink::open());
+    if (TRY(unless_taken(net::has_fq(netlink))))
+        return std::string("fq");
+    return std::string(TRY(unless_taken(net::has_htb(netlink))) ? "htb" : "");
 }
 
 std::uint64_t edt_bytes_per_s(std::uint64_t rate_bits_per_s) {

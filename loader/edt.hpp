@@ -11,8 +11,9 @@
 
 namespace podlane {
 
-// "fq", "htb", or empty if the kernel has neither; loads their modules.
-std::string edt_qdisc();
+// "fq", "htb", or empty if the kernel has neither, or if another qdisc on the loopback interface keeps that from being
+// known; loads their modules.
+Result<std::string> edt_qdisc();
 
 // Whether a root qdisc of this kind may be Podlane's.
 inline bool is_edt_qdisc(std::string_view kind) { return kind == "fq" || kind == "htb"; }

@@ -75,12 +75,20 @@ bool is_lease_of(const AttachmentRecord &record, const EmptyLease &file) {
 }
 
 // Looked for by name, so that no DEL of a whole lease waits for the lock.
-bool has_empty_file(const AttachmentRecord &record, const std::string &directory) {
+Result<bool> has_empty_file(const AttachmentRecord &record, const std::string &directory) {
     const auto lease = cni::parse_attachment(record.lease);
-    return lease && std::ranges::any_of(lease->addresses, [&](const cni::Address &one) {
-               struct stat facts {};
-               return lstat((directory + "/" + to_string(one.prefix.addr)).c_str(), &facts) == 0 && facts.st_size == 0;
-           });
+    if (!lease)
+        return false;
+    for (const cni::Address &one : lease->addresses) {
+        const std::string path = directory + "/" + to_string(one.prefix.addr);
+        struct stat facts {};
+        const bool is_there = lstat(path.c_str(), &facts) == 0;
+        if (!is_there && errno != ENOENT && errno != ENOTDIR)
+            return system_error(ErrorCode::io_failure, "looking at the lease " + path, errno);
+        if (is_there && facts.st_size == 0)
+            return true;
+    }
+    return false;
 }
 
 } // namespace
@@ -94,7 +102,9 @@ std::optional<std::string> lease_directory(const AttachmentRecord &record) {
 
 Result<void> remove_empty_leases(const AttachmentRecord &record, std::uint64_t most_seconds) {
     const auto directory = lease_directory(record);
-    if (!directory || (!record.lease.empty() && TRY(is_of_this_boot(record)) && !has_empty_file(record, *directory)))
+    if (!directory)
+        return {};
+    if (!record.lease.empty() && TRY(is_of_this_boot(record)) && !TRY(has_empty_file(record, *directory)))
         return {};
     const auto held = TRY(lock(*directory, most_seconds));
     if (!held)

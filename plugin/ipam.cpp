@@ -72,10 +72,21 @@ Result<Finished> run_plugin(const std::string &plugin, const cni::Request &reque
     return finished;
 }
 
+// Errors of the system begin with a capital or a small letter, by the plugin's language.
+const char *remedy_of(const Finished &finished) {
+    const std::string said = finished.out + finished.err;
+    const auto says = [&](std::string_view words) { return said.find(words) != std::string::npos; };
+    if (says("o space left on device"))
+        return "make room on the file system of the plugin's data (`df` and `df -i` show it)";
+    if (says("ead-only file system"))
+        return "mount the file system of the plugin's data for writing, or name another directory in \"ipam\"";
+    return kOwnLog;
+}
+
 // The error that it printed, or how it ended.
 Error error_of(const std::string &plugin, const cni::Request &request, const Finished &finished) {
     const Error ended{ErrorCode::ipam, "IPAM plugin " + plugin + " " + how_it_ended(finished),
-                      finished.signal != 0 ? remedy_of_signal(plugin, finished) : kOwnLog};
+                      finished.signal != 0 ? remedy_of_signal(plugin, finished) : remedy_of(finished)};
     return finished.signal != 0 ? ended : cni::parse_plugin_error(finished.out, request.config.ipam_type, ended);
 }
 

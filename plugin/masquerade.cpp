@@ -18,14 +18,6 @@
 namespace podlane {
 namespace {
 
-// Whether iptables(8) found what it was to show: exit code 1 says that there is no such rule or chain, and 3 that the
-// kernel has no such table.
-Result<bool> found(const std::string &program, const Finished &finished) {
-    if (finished.exit_code != 0 && finished.exit_code != 1 && finished.exit_code != 3)
-        return failed(program, finished);
-    return finished.exit_code == 0;
-}
-
 // Whether the kernel holds NAT rules of the iptables that is not built on nftables.
 Result<bool> has_older_nat() {
     return TRY(net::has_legacy_table(true, "nat")) || TRY(net::has_legacy_table(false, "nat"));
@@ -153,6 +145,20 @@ std::string chain_rules(const cni::Config &config, const std::string &mark, bool
     return rules + add + " -m comment --comment \"" + mark + " " + config.name + "\" -j MASQUERADE\n";
 }
 
+// The output, if it succeeded.
+Result<std::string> output_of(const char *program, Finished finished) {
+    if (finished.exit_code != 0)
+        return failed(program, finished);
+    return std::move(finished.out);
+}
+
+// Of a rule that is looked for: that exit code is also the one of iptables that could not start.
+bool is_missing_rule(const Finished &finished) {
+    return finished.exit_code == 1 &&
+           (finished.err.find("does a matching rule exist in that chain?") != std::string::npos ||
+            finished.err.find("No chain/target/match by that name") != std::string::npos);
+}
+
 // The chain is replaced as a whole, and jumped to from the subnet of the lease.
 Result<void> put_iptables(const Until &until, const cni::Config &config, const std::vector<Prefix> &leased, bool ipv4) {
     const std::string chain = iptables_chain(config.name);
@@ -161,40 +167,71 @@ Result<void> put_iptables(const Until &until, const cni::Config &config, const s
                    "*nat\n:" + chain + " - [0:0]\n" + chain_rules(config, mark, ipv4) + "COMMIT\n"));
     for (const Prefix &subnet : disjoint(leased, ipv4)) {
         auto jump = split<std::string>("--wait -t nat -C " + jump_from(subnet, chain), " ");
-        if (TRY(found(iptables(ipv4), TRY(run(until, iptables(ipv4), jump, "")))))
+        const Finished looked = TRY(run(until, iptables(ipv4), jump, ""));
+        if (looked.exit_code == 0)
             continue;
+        if (!is_missing_rule(looked))
+            return failed(iptables(ipv4), looked);
         jump[3] = "-A";
         TRY(run_script(until, iptables(ipv4), jump, ""));
     }
     return {};
 }
 
-// Without running iptables(8): the older one registers the table that it is to list, and later ADDs would choose it.
-Result<bool> may_have_chain(const std::string &chain, bool ipv4) {
-    if (TRY(net::has_legacy_table(ipv4, "nat")))
-        return true;
+Result<bool> nf_tables_have(const std::string &chain, bool ipv4) {
     auto netfilter = net::Netlink::open_netfilter();
     auto there = netfilter ? net::has_iptables_chain(*netfilter, ipv4, chain) : std::move(netfilter).error();
     return !there && net::lacks_nf_tables(there.error()) ? Result<bool>(false) : there;
+}
+
+// Without running iptables(8): the older one registers the table that it is to list, and later ADDs would choose it.
+Result<bool> may_have_chain(const std::string &chain, bool ipv4) {
+    return TRY(net::has_legacy_table(ipv4, "nat")) || TRY(nf_tables_have(chain, ipv4));
+}
+
+// Of one chain or, if that is empty, of all.
+Result<Finished> run_list(const Until &until, const std::string &chain, bool ipv4) {
+    std::vector<std::string> arguments{"--wait", "-t", "nat", "-S"};
+    if (!chain.empty())
+        arguments.push_back(chain);
+    return run(until, iptables(ipv4), arguments, "");
+}
+
+Result<std::string> list_all(const Until &until, bool ipv4) {
+    return output_of(iptables(ipv4), TRY(run_list(until, "", ipv4)));
+}
+
+// iptables on nf_tables that could not read the chains lists none, with exit code 0.
+Result<bool> is_listed(const std::string &all, const std::string &chain, bool ipv4) {
+    if (all.find("-N " + chain + "\n") != std::string::npos)
+        return true;
+    if (TRY(nf_tables_have(chain, ipv4)))
+        return Error{ErrorCode::io_failure,
+                     std::string("rules of \"ipMasq\": ") + iptables(ipv4) + " does not list chain " + chain +
+                         ", which is in table nat of nf_tables",
+                     "try again; if iptables is the older one by now, remove the chain with iptables-nft"};
+    return false;
 }
 
 Result<void> drop_iptables(const Until &until, const std::string &network, bool ipv4) {
     const std::string chain = iptables_chain(network);
     if (!TRY(may_have_chain(chain, ipv4)) || TRY(find_program(iptables(ipv4))).empty())
         return {};
-    const Finished listed = TRY(run(until, iptables(ipv4), {"--wait", "-t", "nat", "-S"}, ""));
-    if (!TRY(found(iptables(ipv4), listed)))
+    const std::string all = TRY(list_all(until, ipv4));
+    if (!TRY(is_listed(all, chain, ipv4)))
         return {};
-    const std::string script = script_that_removes(listed.out, chain);
-    if (script.empty())
-        return {};
-    return run_script(until, iptables_restore(ipv4), {"--wait", "--noflush"}, script);
+    return run_script(until, iptables_restore(ipv4), {"--wait", "--noflush"}, script_that_removes(all, chain));
 }
 
-// One rule a line, as they would be added; empty if the chain is missing.
+// One rule a line, as they would be added; empty if the chain is missing. By exit code and words that may be a failure
+// as well: all chains are listed then.
 Result<std::string> list_chain(const Until &until, const std::string &chain, bool ipv4) {
-    Finished listed = TRY(run(until, iptables(ipv4), {"--wait", "-t", "nat", "-S", chain}, ""));
-    return TRY(found(iptables(ipv4), listed)) ? std::move(listed.out) : std::string();
+    Finished listed = TRY(run_list(until, chain, ipv4));
+    if (listed.exit_code == 0)
+        return std::move(listed.out);
+    if (TRY(is_listed(TRY(list_all(until, ipv4)), chain, ipv4)))
+        return failed(iptables(ipv4), listed);
+    return std::string();
 }
 
 // That the chain is as it was written, and is jumped to from each address.
@@ -203,7 +240,8 @@ Result<bool> has_chain_for(const Until &until, const std::string &network, std::
     const std::string chain = iptables_chain(network);
     if (!is_as_marked(TRY(list_chain(until, chain, ipv4)), network))
         return false;
-    const auto from = subnets_that_jump(TRY(list_chain(until, "POSTROUTING", ipv4)), chain);
+    const std::string leading = TRY(output_of(iptables(ipv4), TRY(run_list(until, "POSTROUTING", ipv4))));
+    const auto from = subnets_that_jump(leading, chain);
     return std::ranges::all_of(addresses, [&](const ip_addr &addr) {
         return podlane::is_ipv4(addr) != ipv4 ||
                std::ranges::any_of(from, [&](const Prefix &one) { return contains(one, addr); });
@@ -254,7 +292,9 @@ Result<bool> is_masqueraded(endpoint_masquerade by, const std::string &network, 
     for (const bool ipv4 : {true, false}) {
         const bool concerned =
             std::ranges::any_of(addresses, [&](const ip_addr &addr) { return podlane::is_ipv4(addr) == ipv4; });
-        if (concerned && !TRY(has_chain_for(until, network, addresses, ipv4)))
+        // Twice as well: iptables on nf_tables that could not read the rules lists none, with exit code 0.
+        if (concerned && !TRY(has_chain_for(until, network, addresses, ipv4)) &&
+            !TRY(has_chain_for(until, network, addresses, ipv4)))
             return false;
     }
     return true;

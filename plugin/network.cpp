@@ -21,6 +21,7 @@
 #include "loader/net/link.hpp"
 #include "maps/clock.hpp"
 #include "maps/errors.hpp"
+#include "maps/text.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -116,7 +117,7 @@ Result<bool> in_place(const cni::Config &config, const NetworkPlan &plan, const 
     const auto known = TRY(cidrs_of(tables, plan.id));
     if (!are_in(cidrs, known) || !are_in(known, cidrs))
         return false;
-    if (const auto kept = newest_cidrs(config); kept && *kept != cidr_prefixes(cidrs))
+    if (const auto kept = TRY(newest_cidrs(config)); kept && *kept != cidr_prefixes(cidrs))
         return false;
     if (plan.own_address_rules && TRY(find_own_address_rules()) != OwnAddressRules::all)
         return false;
@@ -134,9 +135,10 @@ Result<network> new_entry(const NetworkPlan &plan, const Tables &tables) {
 
 Result<void> put_in_place(const cni::Config &config, const NetworkPlan &plan, const Tables &tables) {
     const auto there = TRY(find_entry(tables, plan.entry));
+    const auto kept = TRY(newest_cidrs(config)); // nothing replaces what cannot be read
     if (const auto cidrs = cidr_prefixes(keys_of(plan)); there)
         note_newest_cidrs(config, cidrs);
-    else if (newest_cidrs(config) != cidrs) // of a network of the same name before
+    else if (kept != cidrs) // of a network of the same name before
         forget_newest_cidrs(config, config.name);
     TRY(put_cidrs(tables, plan.id, keys_of(plan)));
     TRY(tables.networks.update(plan.id, there ? merged(*there, plan.entry) : TRY(new_entry(plan, tables))));
@@ -253,7 +255,7 @@ Result<void> restore_no_masquerade(const cni::Request &request, const NetworkPla
 // pod.
 Result<bool> shows_cidrs(const cni::Config &config, const Tables &tables, const endpoint &record) {
     const auto known = TRY(cidrs_of(tables, record.network));
-    if (const auto newest = newest_cidrs(config))
+    if (const auto newest = TRY(newest_cidrs(config)))
         return std::ranges::all_of(
             *newest, [&](const Prefix &prefix) { return is_in(known, make_cluster_cidr_key(record.network, prefix)); });
     const auto are_known = [&](const cni::Config &one) -> Result<bool> {
@@ -377,6 +379,15 @@ Result<void> check_network(const cni::Request &request, const Tables &tables, co
             return Error{ErrorCode::check_failed, "the programs on uplink " + name + " are gone or not the pinned ones",
                          "the network's next ADD or `podlanectl uplink sync` restores them"};
     }
+    if (there->has_uplinks == 0)
+        return {};
+    for (const std::uint32_t ifindex :
+         TRY(find_uplinks(split<std::string>(field_text(there->uplinks), " "), tables.interfaces)).ifindexes)
+        if (!TRY(carries(uplinks, ifindex, record.network)))
+            return Error{ErrorCode::check_failed,
+                         TRY(net::link_name(ifindex)) + " should be an uplink of network " + config.name +
+                             ", and has not its programs and entry",
+                         "the network's next ADD or `podlanectl uplink sync` puts them there"};
     return {};
 }
 

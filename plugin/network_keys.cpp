@@ -49,9 +49,9 @@ std::optional<cni::Config> newest_config(const std::vector<AttachmentRecord> &li
     return newest_of(living, network, [](const cni::Config &) { return true; });
 }
 
-void take_network_keys(const std::vector<AttachmentRecord> &living, net::Netlink &host, cni::Config &config) {
+Result<void> take_network_keys(const std::vector<AttachmentRecord> &living, net::Netlink &host, cni::Config &config) {
     if (const auto newest = newest_config(living, config.name)) {
-        config.cluster_cidrs = newest_cidrs(*newest).value_or(newest->cluster_cidrs);
+        config.cluster_cidrs = TRY(newest_cidrs(*newest)).value_or(newest->cluster_cidrs);
         config.no_masquerade = newest->no_masquerade;
     }
     if (wants_uplinks(config)) { // one that wants none leaves those of the others alone
@@ -67,6 +67,7 @@ void take_network_keys(const std::vector<AttachmentRecord> &living, net::Netlink
     if (!config.limit_group.empty())
         if (const auto newest = newest_of(living, config.name, is_in_group))
             config.limit_groups = newest->limit_groups;
+    return {};
 }
 
 } // namespace podlane

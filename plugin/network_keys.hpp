@@ -38,6 +38,6 @@ std::optional<cni::Config> newest_config(const std::vector<AttachmentRecord> &li
 
 // Replaces those keys in the configuration of a pod by those of the network's newest ones. Its uplinks include the
 // egress route's.
-void take_network_keys(const std::vector<AttachmentRecord> &living, net::Netlink &host, cni::Config &config);
+Result<void> take_network_keys(const std::vector<AttachmentRecord> &living, net::Netlink &host, cni::Config &config);
 
 } // namespace podlane

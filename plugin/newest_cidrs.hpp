@@ -4,6 +4,7 @@
 #pragma once
 
 #include "maps/ip.hpp"
+#include "maps/result.hpp"
 #include "plugin/cni/types.hpp"
 
 #include <optional>
@@ -13,7 +14,7 @@
 namespace podlane {
 
 // Of config.name. None if there is no whole file: the configurations of living pods say what they are.
-std::optional<std::vector<Prefix>> newest_cidrs(const cni::Config &config);
+Result<std::optional<std::vector<Prefix>>> newest_cidrs(const cni::Config &config);
 
 // One that cannot be written is logged, and removed.
 void note_newest_cidrs(const cni::Config &config, const std::vector<Prefix> &cidrs);

@@ -19,6 +19,15 @@ namespace {
 // Another program's transaction at the same moment makes ours fail; the next one finds the new state.
 constexpr int kMostTries = 5;
 
+std::string rules_of(const std::string &program) {
+    return program == "nft" ? R"(rules of "ipMasq" or "egress")" : R"(rules of "ipMasq")";
+}
+
+// It needs the same of the kernel, and no rule of Podlane's.
+std::string command_like(const std::string &program) {
+    return program == "nft" ? "`nft list ruleset`" : "`" + program.substr(0, program.find('-')) + " -t nat -S`";
+}
+
 } // namespace
 
 Result<Finished> run(const Until &until, const std::string &program, const std::vector<std::string> &arguments,
@@ -29,12 +38,20 @@ Result<Finished> run(const Until &until, const std::string &program, const std::
         return Error{ErrorCode::plugin_not_available,
                      program + " is not installed, and \"ipMasq\" or \"egress\" needs it",
                      "install it, or take the key out"};
-    return run_process(path, {"LC_ALL=C", "PATH=/usr/sbin:/sbin:/usr/bin:/bin"}, input, arguments, until.left());
+    auto finished =
+        run_process(path, {"LC_ALL=C", "PATH=/usr/sbin:/sbin:/usr/bin:/bin"}, input, arguments, until.left());
+    if (finished)
+        return finished;
+    if (finished.error().code == ErrorCode::try_again_later)
+        finished.error().hint = "those that one call runs have 10 s together: see how long " + command_like(program) +
+                                " takes on the node, and try again";
+    return std::move(finished).error().context(rules_of(program));
 }
 
-Error failed(const std::string &what, const Finished &finished) {
-    return {ErrorCode::io_failure, what + " " + how_it_ended(finished),
-            finished.signal != 0 ? remedy_of_signal(what, finished) : ""};
+Error failed(const std::string &program, const Finished &finished) {
+    return {ErrorCode::io_failure, rules_of(program) + ": " + program + " " + how_it_ended(finished),
+            finished.signal != 0 ? remedy_of_signal(program, finished)
+                                 : "see whether " + command_like(program) + " on the node fails too, and try again"};
 }
 
 Result<void> run_script(const Until &until, const std::string &program, const std::vector<std::string> &arguments,

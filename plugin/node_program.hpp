@@ -32,7 +32,7 @@ Result<Finished> run(const Until &until, const std::string &program, const std::
 // An exit code other than 0 is an error, after several tries.
 Result<void> run_script(const Until &until, const std::string &program, const std::vector<std::string> &arguments,
                         const std::string &script);
-Error failed(const std::string &what, const Finished &finished);
+Error failed(const std::string &program, const Finished &finished);
 
 // Of family inet, the network's own.
 std::string nft_table(const std::string &network);

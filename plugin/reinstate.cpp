@@ -64,6 +64,8 @@ Result<void> restore_in_pod(Whole &of, const Plan &plan) {
     net::LinkChange change{.up = true};
     if (link->mac != to_mac(of.entry.pod_mac) && (of.entry.flags & INTERFACE_ROUTED) == 0)
         change.mac = to_mac(of.entry.pod_mac);
+    if (!has_mtu_for(plan.addresses, link->mtu))
+        change.mtu = of.entry.mtu;
     TRY(net::set_link(of.inside, ifindex, change));
     if (link->ipv6_off && !is_none(plan.link_local))
         TRY(switch_ipv6_on(of.pod, of.request.ifname));
@@ -82,7 +84,7 @@ Result<void> restore_in_pod(Whole &of, const Plan &plan) {
             continue;
         if (same != there.end())
             TRY(net::remove_route(of.inside, *same));
-        TRY(net::add_route(of.inside, route));
+        TRY(add_pod_route(of.inside, route));
     }
     return {};
 }
@@ -190,7 +192,7 @@ Result<void> reinstate(const AttachmentRecord &record, LivingPods &living) {
         return restore_without_host_veth(of, tables);
     if (!TRY(find_host_veth(of.host, *entry)))
         return gone("the host-side veth " + std::string(field_text(entry->host_ifname)) + " is gone");
-    take_network_keys(*TRY(living.of(of.request.config.state_dir, tables)), of.host, of.request.config);
+    TRY(take_network_keys(*TRY(living.of(of.request.config.state_dir, tables)), of.host, of.request.config));
     TRY(keep_cidrs(tables, of.request.config));
     Rollback rollback; // never used: half of what was missing is better than nothing
     auto done = restore_whole(of, tables, rollback);
@@ -213,7 +215,7 @@ Result<std::function<Result<void>()>> masquerading_as_others(const endpoint &ent
                 cni::Config config = TRY(recorded_request(other)).config;
                 net::Netlink host = TRY(net::Netlink::open());
                 const Tables tables = TRY(Tables::open(other.root));
-                take_network_keys(*TRY(living->of(config.state_dir, tables)), host, config);
+                TRY(take_network_keys(*TRY(living->of(config.state_dir, tables)), host, config));
                 return masquerade(ENDPOINT_MASQUERADE_NFTABLES, config, own);
             });
     return std::function<Result<void>()>{};

@@ -58,7 +58,7 @@ class Edt : public testing::Test {
         return at == std::string::npos ? 1e9 : std::strtod(said.c_str() + said.find('/', at) + 1, nullptr);
     }
 
-    const std::string kind_ = edt_qdisc(), qdisc_ = "qdisc " + kind_ + " 504c:";
+    const std::string kind_ = require(edt_qdisc()), qdisc_ = "qdisc " + kind_ + " 504c:";
     std::optional<Lab> lab_;
 };
 

@@ -101,6 +101,26 @@ TEST_F(EmptyLeaseTest, IsRemovedIfItWasEmptiedAfterTheAdd) {
     }
 }
 
+// The file may be an empty one: the record stays, by which the next DEL knows whose it is.
+TEST_F(EmptyLeaseTest, IsNotTakenForAWholeOneIfItCannotBeLookedAt) {
+    const std::string podlane = fs::read_symlink(node_.plugins() + "/podlane");
+    for (const std::string error : {"EIO", "EACCES", "ENOMEM"}) {
+        SCOPED_TRACE(error);
+        const Pod made = make();
+        const std::string lease = leases("pods") + "/" + made.text4();
+        fs::resize_file(lease, 0);
+        node_.put_plugin("podlane", "#!/bin/sh\nexec strace -qq -o /dev/null -P " + lease +
+                                        " -e trace=newfstatat -e inject=newfstatat:error=" + error + " " + podlane +
+                                        "\n");
+        EXPECT_THAT(del(*made.container), fails_with(5, {lease}));
+        EXPECT_THAT(node_.records(), testing::SizeIs(1));
+        EXPECT_THAT(node_.leased(), testing::ElementsAre(made.text4()));
+        node_.put_plugin("podlane", "#!/bin/sh\nexec " + podlane + "\n");
+        EXPECT_THAT(del(*made.container), succeeds());
+        expect_nothing_left();
+    }
+}
+
 // The file is there, but its text was not on the disk yet.
 TEST_F(EmptyLeaseTest, IsRemovedAfterAPowerCut) {
     const Pod made = make(), other = make();

@@ -180,6 +180,8 @@ class FaultTest : public VerbsTest, public testing::WithParamInterface<std::stri
             config_["prevResult"] = made.json;
             adopted_ = made.json.at("interfaces").at(0).at("name");
         }
+        if (is_by_iptables())
+            node_.run("iptables-legacy -w -t nat -N KUBE-SERVICES"); // the older iptables does the node's NAT
         // Programs and maps are loaded, the network has been there.
         must("ADD");
         must("DEL");
@@ -190,8 +192,12 @@ class FaultTest : public VerbsTest, public testing::WithParamInterface<std::stri
     // Without what a packet of the kernel's own, such as a router solicitation, changes.
     [[nodiscard]] std::string everything() const {
         static const std::regex kCount("direct_packets_stat [0-9]+");
-        return std::regex_replace(node_.state(), kCount, "") + node_.run("nft list ruleset") +
-               container_->run("ip -o link") + container_->run("ip rule") + container_->run("ip -6 rule");
+        std::string text = std::regex_replace(node_.state(), kCount, "") + node_.run("nft list ruleset") +
+                           container_->run("ip -o link") + container_->run("ip rule") + container_->run("ip -6 rule");
+        if (is_by_iptables())
+            for (const std::string tables : {"iptables-legacy", "ip6tables-legacy"})
+                text += node_.run(tables + " -w -t nat -S");
+        return text;
     }
     // The same for every pod: without its addresses, and the numbers and MACs of its interfaces.
     [[nodiscard]] std::string everything_of_a_pod() const {
@@ -235,7 +241,7 @@ class FaultTest : public VerbsTest, public testing::WithParamInterface<std::stri
         const auto program = is_verb ? words(node_.plugins() + "/podlane") : ctl_argv(node_.bpffs(), command);
         argv.insert(argv.end(), program.begin(), program.end());
         Variables variables = attachment(*container_);
-        variables.insert({{"CNI_COMMAND", command}, {"CNI_PATH", node_.plugins()}});
+        variables.insert({{"CNI_COMMAND", command}, {"CNI_PATH", node_.plugins()}, {"PATH", path_}});
         return to_reply(is_verb ? run(node_.ns(), argv, config_for(command).dump(), variables) : run(node_.ns(), argv));
     }
     void expect_done(const std::string &command) const {
@@ -316,11 +322,13 @@ class FaultTest : public VerbsTest, public testing::WithParamInterface<std::stri
     Json config_;
     Json result_;
     std::string before_;
-    std::string adopted_{};     // the main plugin's host-side veth
-    bool all_threads_ = false;  // faults hit threads and children too
-    bool without_load_ = false; // the calls that load programs are not hit
+    std::string path_ = "/usr/sbin:/usr/bin:/sbin:/bin"; // of the plugin
+    std::string adopted_{};                              // the main plugin's host-side veth
+    bool all_threads_ = false;                           // faults hit threads and children too
+    bool without_load_ = false;                          // the calls that load programs are not hit
 
   private:
+    [[nodiscard]] static bool is_by_iptables() { return GetParam().starts_with("iptables"); }
     [[nodiscard]] static Json bandwidth() {
         Json limits = {{"ingressRate", 8000000}, {"ingressBurst", 64000000}};
         if (GetParam() == "uplink")

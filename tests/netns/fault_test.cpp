@@ -191,11 +191,17 @@ TEST_P(FaultRecordTest, ThatCannotBeReadStopsNoGc) {
     expect_clean_after("GC");
 }
 
-class FaultQdiscTest : public FaultTest {};
+class FaultQdiscTest : public FaultTest {
+  protected:
+    // As strace prints the request's bytes, or what it makes of them.
+    [[nodiscard]] static bool names_qdisc(const std::string &line) {
+        static const std::regex kKinds(R"((\\0|")(fq|htb|bfifo)(\\0|"))");
+        return std::regex_search(line, kKinds);
+    }
+};
 
 // The kernel has put the qdisc, or its class or queue; only the answer is lost.
 TEST_P(FaultQdiscTest, ALostAnswerLeavesNoQdisc) {
-    static const std::regex kKinds(R"(\\0(fq|htb|bfifo)\\0)"); // as strace prints the request's bytes
     const std::string file = node_.dir() + "/qdisc";
     ASSERT_EQ(call("ADD", strace({"-s", "100", "-e", "trace=sendmsg,recvfrom", "-o", file})).rc, 0);
     must("DEL");
@@ -208,7 +214,7 @@ TEST_P(FaultQdiscTest, ALostAnswerLeavesNoQdisc) {
         number += is_answer ? 1 : 0;
         if (is_answer && is_about_qdisc)
             answers.push_back(number);
-        is_about_qdisc = !is_answer && std::regex_search(line, kKinds);
+        is_about_qdisc = !is_answer && names_qdisc(line);
     }
     ASSERT_FALSE(answers.empty());
     for (const int answer : answers) {
@@ -217,6 +223,25 @@ TEST_P(FaultQdiscTest, ALostAnswerLeavesNoQdisc) {
         (void)hit("ADD", fault);
         expect_clean_after("DEL");
     }
+}
+
+// A kernel that did not answer is not said to have none.
+TEST_P(FaultQdiscTest, StatusSaysWhatItCouldNotLookFor) {
+    const std::string file = node_.dir() + "/qdisc", status = "status --json";
+    const Reply whole = call(status, strace({"-s", "100", "-e", "trace=sendmsg", "-o", file}));
+    EXPECT_NE(whole.json.value("limiters", ""), "") << whole;
+    std::ifstream trace(file);
+    int number = 0;
+    std::string line;
+    do
+        number += line.starts_with("sendmsg") ? 1 : 0;
+    while (!names_qdisc(line) && std::getline(trace, line));
+    ASSERT_TRUE(names_qdisc(line)) << read_file(file);
+    const Reply reply = call(status, strace({"-o", "/dev/null", "-e", "trace=sendmsg", "-e",
+                                             "inject=sendmsg:error=ENOBUFS:when=" + std::to_string(number)}));
+    EXPECT_EQ(reply.rc, 1) << reply;
+    EXPECT_EQ(reply.json.value("limiters", ""), "");
+    EXPECT_THAT(reply.out, has_all({"looking for the qdisc", "No buffer space available"}));
 }
 
 class FaultVethTest : public FaultTest {

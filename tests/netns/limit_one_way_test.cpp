@@ -135,7 +135,7 @@ TEST_F(LimitOneWay, FromAnotherNetworkOfTheNodeItGetsTheRate) {
     EXPECT_GT(best(kEnough, [&] { return transfer.measure(std::chrono::seconds(1)); }), kEnough);
     lab_.node().run("nft -f -", "table ip nat { chain c { type nat hook postrouting priority 100;\n"
                                 "ip saddr 198.18.10.0/24 masquerade\n}\n}\n");
-    if (!edt_qdisc().empty()) {
+    if (!require(edt_qdisc()).empty()) {
         EXPECT_GT(rate_of(other.ns(), limited, {limited.v4, kPort + 1}, kEnough), kEnough) << "masqueraded";
     }
     EXPECT_THAT(chain.del(*container), succeeds());
@@ -145,7 +145,7 @@ TEST_F(LimitOneWay, FromAnotherNetworkOfTheNodeItGetsTheRate) {
 TEST_F(LimitOneWay, ByAServiceItGetsTheRate) {
     const Pod limited = lab_.add_pod(limits(kRate, 0));
     const Pod free = lab_.add_pod();
-    if (edt_qdisc().empty())
+    if (require(edt_qdisc()).empty())
         GTEST_SKIP() << "this kernel cannot hold what is not paced";
     serve(limited);
     for (const net::Namespace *from : {&free.ns(), &lab_.node().ns()})
@@ -172,7 +172,7 @@ TEST_F(LimitOneWay, ByAServiceThePaceOfAnotherLimitIsNotTaken) {
 TEST_F(LimitOneWay, WhatComesFromElsewhereLeavesPacedSendersTheirPart) {
     const Pod limited = lab_.add_pod(limits(kRate, 0));
     const Pod free = lab_.add_pod();
-    if (!is_paced() || edt_qdisc().empty())
+    if (!is_paced() || require(edt_qdisc()).empty())
         GTEST_SKIP() << "this kernel cannot pace, or not hold what is not paced";
     lab_.node().run("ip route replace " + std::string(Lab::kOutside4) + " dev up0");
     (void)must_run(lab_.outside(), words("ip route add " + std::string(Lab::kPods4) + " via " + Lab::kNode4));

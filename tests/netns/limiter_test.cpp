@@ -65,7 +65,7 @@ class Limiter : public LimitTest {
 
 TEST_F(Limiter, IsNamedByTheLogOfAddAndByStatus) {
     const Pod pod = lab_.add_pod(logged(limits(kRate, kRate)));
-    const std::string pace = is_paced() ? "pace, " : "", edt = edt_qdisc().empty() ? "" : "edt, ",
+    const std::string pace = is_paced() ? "pace, " : "", edt = require(edt_qdisc()).empty() ? "" : "edt, ",
                       shape = is_shaped(pod) ? "shape, " : "";
     EXPECT_NE(log_text().find("bandwidth is held to the pod by " + pace + edt + "bucket, from the pod by " + pace +
                               shape + "bucket"),
@@ -95,7 +95,7 @@ TEST_F(Limiter, IsTheOneThatIsForced) {
 TEST_F(Limiter, AttachesNoQdiscsButItsOwn) {
     const Pod pod = lab_.add_pod(limits(kRate, kRate));
     const std::string qdiscs = lab_.node().run("tc qdisc show dev " + pod.host_ifname);
-    const std::string kind = edt_qdisc(),
+    const std::string kind = require(edt_qdisc()),
                       root = kind.empty() ? "qdisc noqueue 0: root" : "qdisc " + kind + " 504c: root";
     EXPECT_NE(qdiscs.find(root), std::string::npos) << qdiscs;
     EXPECT_EQ(qdiscs.find("ingress ffff:"), std::string::npos) << qdiscs;

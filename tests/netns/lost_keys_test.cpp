@@ -130,6 +130,41 @@ TEST_F(LostKeysTest, AnEditedListOutlivesThePodOfItsAdd) {
     }
 }
 
+// Nor does an older list replace one that cannot be read: that call fails, and a DEL does without.
+TEST_F(LostKeysTest, AnEditedListThatCannotBeReadIsNotForgotten) {
+    const Pod older = make(elsewhere_);
+    const Json edited = limited_to({"198.18.0.0/16", "192.0.2.0/24", "203.0.113.0/24"});
+    const Pod newest = make(edited);
+    EXPECT_THAT(del(*newest.container, edited), succeeds());
+    const std::vector<std::string> wanted = ranges();
+    const std::string whole = rules();
+    const std::string kept = AttachmentRecords(kStateDirectory, node_.bpffs()).directory() + "/.cidrs-pods";
+    ASSERT_EQ(wanted.size(), 3U);
+    ASSERT_TRUE(fs::exists(kept));
+    const auto failing = [&](const std::string &call) {
+        return words("strace -qq -o /dev/null -P " + kept + " -e trace=" + call + " -e inject=" + call + ":error=EIO");
+    };
+    for (const std::string call : {"openat", "read"}) {
+        SCOPED_TRACE(call);
+        lose_maps();
+        auto repair = failing(call);
+        std::ranges::copy(ctl_argv(node_.bpffs(), "repair"), std::back_inserter(repair));
+        EXPECT_THAT(run(node_.ns(), repair), prints(1, {"reading " + kept, "Input/output error"}));
+        EXPECT_TRUE(fs::exists(kept));
+        EXPECT_EQ(rules(), whole);
+        EXPECT_THAT(ctl("repair"), prints(0, {"has lost its entries"}));
+        EXPECT_EQ(ranges(), wanted);
+        EXPECT_EQ(rules(), whole);
+    }
+    lose_maps();
+    auto removal = failing("openat");
+    removal.push_back(node_.plugins() + "/podlane");
+    Variables variables = attachment(*older.container);
+    variables.insert({{"CNI_COMMAND", "DEL"}, {"CNI_PATH", node_.plugins()}});
+    EXPECT_THAT(to_reply(run(node_.ns(), removal, node_.config(elsewhere_).dump(), variables)), succeeds());
+    EXPECT_FALSE(fs::exists(kept));
+}
+
 TEST_F(LostKeysTest, ARangeOfAnEditedListIsMissed) {
     const Pod older = make(elsewhere_), newest = make(outside_too_);
     EXPECT_THAT(del(*newest.container, outside_too_), succeeds());

@@ -121,6 +121,12 @@ TEST_P(MasqueradeByIptables, TheRuleThatLeadsToTheChainCounts) {
     expect_whole();
 }
 
+// Its exit code for that is also one of its failures.
+TEST_P(MasqueradeByIptables, AChainThatIsGoneCounts) {
+    const std::string table = "iptables -w -t nat ";
+    expect_repaired(table + "-D POSTROUTING 1 && " + table + "-F " + chain_ + " && " + table + "-X " + chain_);
+}
+
 // All destinations are exempt: the rule has none, as iptables shows it.
 TEST_P(MasqueradeByIptables, AChainThatExemptsEverythingIsWhole) {
     const Json all = {{"ipMasq", true}, {"clusterCIDRs", {"0.0.0.0/0", "::/0"}}};

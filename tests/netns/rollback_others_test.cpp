@@ -208,6 +208,7 @@ TEST_F(RollbackOthersTest, AHangingNftIsKilledAndDelaysNoPodOfAKnownNetwork) {
     const std::string hangs = node_.dir() + "/hangs";
     const std::string path = failing_nft(": >" + hangs + "\\nexec sleep 3600");
     const auto container = node_.container();
+    const auto began = std::chrono::steady_clock::now();
     auto hanging = std::async(std::launch::async, [&] { return add(*container, slow, {{"PATH", path}}); });
     EXPECT_TRUE(wait_until([&] { return fs::exists(hangs); }));
 
@@ -216,8 +217,11 @@ TEST_F(RollbackOthersTest, AHangingNftIsKilledAndDelaysNoPodOfAKnownNetwork) {
     EXPECT_EQ(hanging.wait_for(std::chrono::seconds(0)), std::future_status::timeout) << "it hangs still";
     const auto first = node_.container();
     EXPECT_THAT(add(*first, network("other", "198.18.32.0/24")), succeeds());
+    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(15)) << "nft has ten";
 
-    EXPECT_THAT(hanging.get(), fails_with(11, {"nft did not finish within", "was killed"}));
+    const Reply failed = hanging.get();
+    EXPECT_THAT(failed, fails_with(11, {"rules of \"ipMasq\"", "nft did not finish within", "was killed"}));
+    EXPECT_THAT(failed.details(), HasSubstr("`nft list ruleset`"));
     EXPECT_THAT(add(*container, slow), succeeds());
 }
 
@@ -251,14 +255,33 @@ TEST_F(IptablesTest, SlowOnesHaveTenSecondsTogether) {
     const auto dropped = drop("sleep 4\n[ $0 != ${0%-restore} ] || echo '-N " + chain() + "'\n");
     ASSERT_FALSE(dropped);
     EXPECT_THAT(dropped.error().message, testing::HasSubstr("was killed"));
+    EXPECT_THAT(dropped.error().hint, testing::HasSubstr("10 s together"));
     EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(12));
 }
 
+// Of the kernel or of iptables: some exit codes and words are also those for a chain or table that is missing.
 TEST_F(IptablesTest, AFailureIsNoAnswer) {
-    EXPECT_TRUE(drop("exit 3")) << "the kernel has no such table";
-    const auto dropped = drop("echo Resource temporarily unavailable >&2\nexit 4");
+    const std::vector<std::pair<std::string, std::string>> failures = {
+        {"1", "Failed to initialize nft: Operation not permitted"},
+        {"1", "No chain/target/match by that name."},
+        {"3", "Table does not exist (do you need to insmod?)"},
+        {"4", "Resource temporarily unavailable"}};
+    for (const auto &[code, says] : failures) {
+        const auto dropped = drop("echo '" + says + "' >&2\nexit " + code);
+        ASSERT_FALSE(dropped) << says;
+        EXPECT_THAT(dropped.error().message,
+                    has_all({"\"ipMasq\"", "iptables exited with code " + code + ": " + says}));
+        EXPECT_THAT(dropped.error().hint, HasSubstr("`iptables -t nat -S`"));
+    }
+}
+
+// Of iptables on nf_tables that could not read the chains.
+TEST_F(IptablesTest, AListWithoutTheChainIsNoAnswer) {
+    (void)run(node_.ns(), words("iptables-nft -t nat -N " + chain()));
+    const auto dropped = drop("echo '-P POSTROUTING ACCEPT'");
     ASSERT_FALSE(dropped);
-    EXPECT_THAT(dropped.error().message, testing::HasSubstr("iptables exited with code 4: Resource"));
+    EXPECT_THAT(dropped.error().message, has_all({"\"ipMasq\"", "does not list chain " + chain()}));
+    EXPECT_THAT(dropped.error().hint, HasSubstr("try again"));
 }
 
 TEST_F(IptablesTest, ACrashHasARemedy) {

@@ -57,7 +57,7 @@ class Shaper : public LimitTest {
     void SetUp() override {
         limited_ = lab_.add_pod(limits(0, kRate));
         other_ = lab_.add_pod();
-        if (qdiscs(limited_).find(kQdisc) == std::string::npos && edt_qdisc().empty())
+        if (qdiscs(limited_).find(kQdisc) == std::string::npos && require(edt_qdisc()).empty())
             GTEST_SKIP() << "this kernel has no htb";
     }
     static std::string qdiscs(const Pod &pod) { return run(pod.ns(), words("tc qdisc show dev eth0")).out; }

@@ -27,6 +27,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cinttypes>
+#include <cstdio>
 #include <ctime>
 #include <map>
 #include <set>
@@ -176,6 +178,20 @@ Result<void> require_rate(const Call &call, const std::string &verb, const std::
                        "as in \"podlanectl bandwidth " + verb + " " + example + "\"");
 }
 
+Result<void> warn_of_rates(const Call &call, const World &world) {
+    constexpr std::uint64_t kLeast = 1000; // as in a configuration
+    for (const auto &[option, name] : {std::pair{Opt::ingress_rate, "ingress"}, std::pair{Opt::egress_rate, "egress"}})
+        if (const auto &text = call.value(option)) {
+            const std::uint64_t rate = TRY(read_amount(name, *text));
+            if (rate != 0 && rate < kLeast)
+                std::fprintf(world.err,
+                             "warning: --%s is %" PRIu64 " bit/s, less than a packet a second: rates are in bits per "
+                             "second, as in 10M\n",
+                             name, rate);
+        }
+    return {};
+}
+
 Result<void> read_rates(const Call &call, bandwidth &limits) {
     TRY(read_side(call, Opt::ingress_rate, Opt::ingress_burst, "ingress", limits.ingress_rate_bits_per_s,
                   limits.ingress_burst_bits));
@@ -228,14 +244,18 @@ class Connections {
 Result<NotifyConnections> notify_connections(const Result<SocketNotifier> &notifier, const LimitTables &tables) {
     if (!notifier)
         return NotifyConnections([](const endpoint &, const RateChanges &) {});
+    Errors hidden;
     return NotifyConnections(
-        [all = Connections(*notifier, TRY(tables.endpoints.entries()), TRY(network_namespaces()))](
+        [all = Connections(*notifier, TRY(tables.endpoints.entries()), TRY(network_namespaces(hidden)))](
             const endpoint &limited, const RateChanges &changes) { all.notify(limited, changes); });
 }
 
 // A socket in the container's namespace. Another one has its number only after the host-side veth is gone with it.
 Result<std::optional<net::Netlink>> open_sender(const endpoint &of) {
-    auto pod = TRY(open_among(TRY(network_namespaces()), of, 0));
+    Errors hidden;
+    auto pod = TRY(open_among(TRY(network_namespaces(hidden)), of, 0));
+    if (!pod)
+        TRY(std::move(hidden).result());
     net::Netlink host = TRY(net::Netlink::open());
     if (pod && !TRY(find_host_veth(host, of)))
         pod.reset();
@@ -299,7 +319,7 @@ Result<void> enforce_limits(const std::string &root, const endpoint_key &key) {
 }
 
 Result<std::string> limiters_words(const World &world) {
-    const std::uint32_t flags = edt_qdisc().empty() ? 0U : std::uint32_t{INTERFACE_LIMIT_EDT};
+    const std::uint32_t flags = TRY(edt_qdisc()).empty() ? 0U : std::uint32_t{INTERFACE_LIMIT_EDT};
     return limiter_words(flags, LIMIT_INGRESS, TRY(is_pacing(world.bpffs)));
 }
 
@@ -341,6 +361,7 @@ Result<int> bandwidth_show(const Call &call, World &world) {
 
 Result<int> bandwidth_set(const Call &call, World &world) {
     TRY(require_rate(call, "set", "default/web-0 --egress 10M"));
+    TRY(warn_of_rates(call, world));
     return change(call, world, false);
 }
 

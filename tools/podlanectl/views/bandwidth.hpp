@@ -21,6 +21,8 @@ Result<void> enforce_limits(const std::string &root, const endpoint_key &key);
 
 // Fails if none of --ingress, --egress and their bursts is given; `example` is of a verb's arguments.
 Result<void> require_rate(const Call &call, const std::string &verb, const std::string &example);
+// Says on standard error which of the rates may have been meant in another unit.
+Result<void> warn_of_rates(const Call &call, const World &world);
 // The values of these options; values that are not given stay.
 Result<void> read_rates(const Call &call, bandwidth &limits);
 

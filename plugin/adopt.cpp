@@ -76,7 +76,7 @@ Result<AdoptedPair> describe(const cni::Request &request, Sockets &sockets, cons
     found.mtu = pair.pod.mtu;
     found.link_local = TRY(link_local_of(sockets.pod, pair.pod.ifindex));
     found.has_foreign_qdisc =
-        request.config.fast_path != cni::FastPath::off && !TRY(foreign_qdisc(sockets.host, *pair.host, false)).empty();
+        request.config.fast_path != cni::FastPath::off && !TRY(foreign_qdisc(sockets.host, *pair.host)).empty();
     if (found.has_foreign_qdisc)
         log(cni::Log::Level::info,
             pair.host->name + " has a foreign qdisc: its packets take the slow path and pass that qdisc");

@@ -61,7 +61,7 @@ Result<std::string> check(const cni::Request &request) {
             if (auto lease = recorded_lease(*made, *recorded)) // a torn record names no routes
                 leased = std::move(lease->routes);
     }
-    TRY(Verifier(host, tables).verify(judged, *record, *inside, leased));
+    TRY(Verifier(host, tables).verify(judged, *record, *inside, leased, recorded && recorded->entry));
     return std::string{};
 }
 

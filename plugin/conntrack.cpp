@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/conntrack.hpp"
 
+#include "loader/net/nftables.hpp"
 #include "loader/net/packet_rules.hpp"
 #include "loader/net/sysctl.hpp"
 #include "loader/object.hpp"
@@ -9,6 +10,7 @@
 #include "plugin/node.hpp"
 #include "plugin/plan.hpp"
 
+#include <cerrno>
 #include <string>
 
 namespace podlane {
@@ -44,6 +46,9 @@ Result<void> start_if_needed(const cni::Config &config) {
         log(cni::Log::Level::warning, "the node's rules cannot be read: " + logged.error().message);
     return {};
 }
+
+// No nf_tables, or none of its expressions for conntrack: other failures may be of the moment, and the next ADD's.
+bool lacks_tracking(const Error &error) { return net::lacks_nf_tables(error) || error.system_errno == ENOENT; }
 
 } // namespace
 
@@ -88,10 +93,12 @@ Result<void> track_connections(const cni::Config &config) {
     const auto started = start_if_needed(config);
     if (started)
         return {};
-    if (config.isolation.by != cni::IsolateBy::none) {
+    const bool is_isolated = config.isolation.by != cni::IsolateBy::none;
+    if (is_isolated || !lacks_tracking(started.error())) {
         Error error = started.error();
         error.message = "connection tracking cannot be turned on: " + error.message;
-        error.hint = "\"isolation\" needs it to distinguish replies from other packets";
+        if (is_isolated)
+            error.hint = "\"isolation\" needs it to distinguish replies from other packets";
         return error;
     }
     log(cni::Log::Level::warning, "connection tracking cannot be turned on: " + started.error().message +

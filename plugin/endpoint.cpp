@@ -302,12 +302,15 @@ Result<void> check_entries(const Tables &tables, const cni::Config &config, cons
     for (const auto &[key, shaped] : entries.exempts)
         if (!TRY(tables.exempts.find(key)))
             return gone("an " + of_veth.substr(4) + PODLANE_MAP_EXEMPT " is gone");
-    TRY(check_isolation(tables, ifindex, entries.isolation));
     // The node's may have become those of another network's endpoint with the same address.
     for (const sender_key &key : entries.senders)
         if (key.netns == static_cast<std::uint32_t>(record.netns_inode) && !TRY(tables.senders.find(key)))
             return gone("an " + of_veth.substr(4) + PODLANE_MAP_SENDERS " is gone");
     return {};
+}
+
+Result<void> check_groups(const Tables &tables, const cni::Config &config, const endpoint &record) {
+    return check_isolation(tables, record.ifindex, entries_of(config, record, TRY(net::own_netns())).isolation);
 }
 
 Result<void> erase_interface(const Tables &tables, std::uint32_t ifindex) {

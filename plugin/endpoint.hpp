@@ -45,6 +45,8 @@ constexpr const char *kRecreateSandbox = "delete the pod's sandbox; the runtime 
 Error gone(std::string sentence);
 // ErrorCode::check_failed names the first of those entries that is missing or wrong.
 [[nodiscard]] Result<void> check_entries(const Tables &tables, const cni::Config &config, const endpoint &record);
+// The same of those that say of which groups it is a member, and which it accepts.
+[[nodiscard]] Result<void> check_groups(const Tables &tables, const cni::Config &config, const endpoint &record);
 
 // Deletes whatever the maps hold of the endpoint but its entry in endpoints_v1, which says what is to be removed and so
 // is deleted last. Anything already gone counts as deleted. Collects errors.

@@ -64,9 +64,10 @@ Result<void> look_at_last_adds(const cni::Config &config, const Tables &tables, 
 
 } // namespace
 
-Result<std::string> foreign_qdisc(net::Netlink &host, const net::Link &host_veth, bool has_edt) {
+Result<std::string> foreign_qdisc(net::Netlink &host, const net::Link &host_veth) {
     const std::string &root = host_veth.qdisc;
-    if (!root.empty() && root != "noqueue" && root != "noop" && !(has_edt && is_edt_qdisc(root)))
+    const bool is_own = is_edt_qdisc(root) && TRY(net::has_root_qdisc(host, host_veth.ifindex, LIMIT_QDISC));
+    if (!root.empty() && root != "noqueue" && root != "noop" && !is_own)
         return root;
     const std::string ingress = TRY(net::ingress_qdisc(host, host_veth.ifindex));
     return ingress == net::kIngressQdisc ? ingress : std::string();
@@ -78,7 +79,7 @@ Result<std::string> bypassed_qdisc(net::Netlink &host, const endpoint &record) {
     const auto link = TRY(net::find_link(host, record.ifindex));
     if (!link || link->name != field_text(record.host_ifname))
         return std::string();
-    return foreign_qdisc(host, *link, (record.flags & INTERFACE_LIMIT_EDT) != 0);
+    return foreign_qdisc(host, *link);
 }
 
 Result<void> leave_fast_path(const Tables &tables, const endpoint_key &key) {

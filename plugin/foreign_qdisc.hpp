@@ -11,8 +11,8 @@
 
 namespace podlane {
 
-// Its kind; empty if there is none. `has_edt`: a root qdisc `fq` or `htb` is Podlane's.
-Result<std::string> foreign_qdisc(net::Netlink &host, const net::Link &host_veth, bool has_edt);
+// Its kind; empty if there is none. Podlane's own has LIMIT_QDISC as its handle.
+Result<std::string> foreign_qdisc(net::Netlink &host, const net::Link &host_veth);
 // The same of an endpoint on the fast path. Empty for all others.
 Result<std::string> bypassed_qdisc(net::Netlink &host, const endpoint &record);
 

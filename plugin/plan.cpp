@@ -18,7 +18,6 @@
 namespace podlane {
 namespace {
 
-constexpr std::uint32_t kSmallestIpv6Mtu = 1280; // RFC 8200, section 5
 constexpr Mac kHostMac = PODLANE_HOST_MAC;
 
 std::uint64_t identity_hash(const cni::Request &request) {
@@ -339,6 +338,10 @@ Result<Plan> make_plan_beside(const cni::Request &request, const AdoptedPair &pa
     return plan;
 }
 
+bool has_mtu_for(std::span<const ip_addr> addresses, std::uint32_t mtu) {
+    return mtu >= kSmallestIpv6Mtu || std::ranges::all_of(addresses, is_ipv4);
+}
+
 Result<Plan> make_plan(const cni::Request &request, const cni::Attachment &lease, const NodeFacts &node) {
     const cni::Config &config = request.config;
     const std::vector<cni::Address> leased = addresses_of(lease, request.ifname);
@@ -356,7 +359,7 @@ Result<Plan> make_plan(const cni::Request &request, const cni::Attachment &lease
     TRY(check_routes(plan.result.routes));
     const bool has_ipv4 = std::ranges::any_of(plan.addresses, is_ipv4);
     const bool has_ipv6 = !std::ranges::all_of(plan.addresses, is_ipv4);
-    if (has_ipv6 && plan.mtu != 0 && plan.mtu < kSmallestIpv6Mtu)
+    if (plan.mtu != 0 && !has_mtu_for(plan.addresses, plan.mtu))
         return Error{ErrorCode::invalid_network_config, "mtu " + std::to_string(plan.mtu) +
                                                             " is too small for the lease's IPv6 address (RFC 8200: " +
                                                             std::to_string(kSmallestIpv6Mtu) + ")"};

@@ -19,6 +19,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -110,6 +111,10 @@ struct Plan {
     std::uint32_t pod_ifindex = 0;
     std::optional<std::int32_t> netns_id{}; // the kernel's
 };
+
+// The kernel takes IPv6 off an interface with a smaller MTU (RFC 8200, section 5).
+inline constexpr std::uint32_t kSmallestIpv6Mtu = 1280;
+bool has_mtu_for(std::span<const ip_addr> addresses, std::uint32_t mtu);
 
 // Of the container's namespace as a whole.
 std::vector<Setting> pod_settings_of(const cni::Config &config, const Plan &plan);

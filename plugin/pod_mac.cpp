@@ -5,6 +5,7 @@
 #include "maps/entries.hpp"
 #include "plugin/endpoint.hpp"
 #include "plugin/log.hpp"
+#include "plugin/plan.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -60,9 +61,10 @@ Result<std::uint32_t> largest_mtu(const Tables &tables, net::Netlink &host, cons
 // Packets that are too large for the container's interface would be lost in the veth pair.
 Result<bool> follow_mtu(const Tables &tables, net::Netlink &host, const net::Link &pod, endpoint &record) {
     const std::uint32_t mtu = std::min(pod.mtu, TRY(largest_mtu(tables, host, record)));
-    if (mtu == record.mtu)
+    const bool is_own = (record.flags & INTERFACE_GATEWAY) != 0;
+    if (mtu == record.mtu || (is_own && !has_mtu_for(addresses_in(record), mtu)))
         return false;
-    if ((record.flags & INTERFACE_GATEWAY) != 0)
+    if (is_own)
         TRY(net::set_link(host, record.ifindex, {.mtu = mtu}));
     record.mtu = mtu;
     return true;

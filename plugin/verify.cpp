@@ -45,6 +45,9 @@ struct Checked {
     [[nodiscard]] std::span<const ip_addr> addresses() const { return addresses_in(record); }
 };
 
+// A call that failed is no difference.
+bool differs(const Result<void> &checked) { return !checked && checked.error().code == ErrorCode::check_failed; }
+
 Result<net::Link> check_pod_end(Checked &c) {
     auto pod = TRY(net::find_link(c.pod, c.request.ifname));
     if (!pod)
@@ -84,6 +87,9 @@ Result<void> check_links(Checked &c) {
         TRY(check_own_link(c, *host));
     const net::Link pod = TRY(check_pod_end(c));
     c.pod_qdisc = pod.qdisc;
+    if (c.record.mode != ENDPOINT_AFTER_MAIN && !has_mtu_for(c.addresses(), pod.mtu))
+        return gone("interface " + c.request.ifname + " of the container has MTU " + std::to_string(pod.mtu) +
+                    ", and IPv6 takes at least " + std::to_string(kSmallestIpv6Mtu));
     if (host->peer_ifindex != pod.ifindex)
         return gone("interface " + c.request.ifname + " of the container is not the other end of " + c.host_ifname());
     const bool bound = (c.record.flags & INTERFACE_ANTI_SPOOF) != 0;
@@ -289,8 +295,11 @@ Result<void> check_source_routing(Checked &c, const Tables &tables, const std::o
     TRY(check_link(egress, c.addresses(), c.host));
     TRY(check_rules(c));
     // A DEL of another interface may not have got as far as its routes, or have come between.
-    if (look_at_source_routes(c, tables, egress, true) || look_at_source_routes(c, tables, egress, false))
-        return {};
+    for (const bool only_whole : {true, false}) {
+        auto looked = look_at_source_routes(c, tables, egress, only_whole);
+        if (!differs(looked))
+            return looked;
+    }
     return look_at_source_routes(c, tables, egress, true);
 }
 
@@ -336,7 +345,7 @@ Result<void> Verifier::check_network_once(const cni::Request &request, const end
 }
 
 Result<void> Verifier::verify(const cni::Request &request, const endpoint &stored, net::Netlink &pod,
-                              const std::vector<cni::Route> &leased) {
+                              const std::vector<cni::Route> &leased, bool has_groups) {
     endpoint record = stored;
     if (const auto entry = TRY(tables_.interfaces.find(record.ifindex)))
         take_learned_mac(*entry, record);
@@ -350,11 +359,15 @@ Result<void> Verifier::verify(const cni::Request &request, const endpoint &store
         TRY(check_own_interface(c));
     TRY(check_programs(request.config.bpffs, record));
     TRY(check_entries(tables_, request.config, record));
+    if (has_groups)
+        TRY(check_groups(tables_, request.config, record));
     TRY(check_host_services(c));
-    if (!check_limiter_rates(c, tables_)) { // podlanectl changes the qdisc and the map one after the other
+    auto rates = check_limiter_rates(c, tables_);
+    if (differs(rates)) { // podlanectl changes the qdisc and the map one after the other
         const Lock after_changes = TRY(Lock::shared(request.config.bpffs));
-        TRY(check_limiter_rates(c, tables_));
+        rates = check_limiter_rates(c, tables_);
     }
+    TRY(std::move(rates));
     const std::optional<EgressRoute> egress = TRY(find_egress_route(request.config, c.host));
     TRY(check_source_routing(c, tables_, egress));
     return check_network_once(request, record);

@@ -34,10 +34,11 @@ class Verifier {
 
     // `request` has the result of the ADD as its prev_result, and `leased` those of its routes that Podlane's ADD saw:
     // later plugins may have added others; `stored` is the entry in endpoints_v1; `pod` is a socket
-    // in the container's namespace. ErrorCode::check_failed names the first difference that no later plugin may rightly
+    // in the container's namespace. Only a record says of which groups the container is a member: without one these are
+    // not compared. ErrorCode::check_failed names the first difference that no later plugin may rightly
     // have made, and the egress route.
     Result<void> verify(const cni::Request &request, const endpoint &stored, net::Netlink &pod,
-                        const std::vector<cni::Route> &leased);
+                        const std::vector<cni::Route> &leased, bool has_groups = true);
 
   private:
     Result<void> check_programs(const std::string &root, const endpoint &record);

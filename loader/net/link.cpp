@@ -127,7 +127,9 @@ Result<std::optional<Link>> find_link(Netlink &netlink, const std::string &name)
 }
 
 Result<std::optional<Link>> find_link(Netlink &netlink, std::uint32_t ifindex) {
-    if (ifindex == 0) // that of an endpoint without a host-side veth; the kernel takes it for an invalid request
+    // 0 is that of an endpoint without a host-side veth; like one of no interface, it is an invalid request to the
+    // kernel.
+    if (ifindex == 0 || ifindex > INT32_MAX)
         return std::optional<Link>{};
     return find(netlink, Message(RTM_GETLINK, kChange, link_header(ifindex)),
                 "looking up interface " + std::to_string(ifindex));

@@ -185,6 +185,14 @@ Result<std::optional<std::uint64_t>> htb_class_rate(Netlink &netlink, std::uint3
     return rate;
 }
 
+Result<bool> has_root_qdisc(Netlink &netlink, std::uint32_t ifindex, std::uint32_t handle) {
+    const Outcome outcome = // NLM_F_ECHO: as in ingress_qdisc()
+        request(netlink, Message(RTM_GETQDISC, kChange | NLM_F_ECHO, qdisc_header(ifindex, TC_H_ROOT, handle)));
+    if (!outcome.ok() && !outcome.is({EINVAL, ENOENT, ENODEV})) // EINVAL: it has another handle
+        return outcome.as_error("looking for the root qdisc of interface " + std::to_string(ifindex));
+    return outcome.ok();
+}
+
 Result<bool> remove_root_qdisc(Netlink &netlink, std::uint32_t ifindex, std::uint32_t handle) {
     return changed(request(netlink, Message(RTM_DELQDISC, kChange, qdisc_header(ifindex, TC_H_ROOT, handle))),
                    {EINVAL, ENOENT, ENODEV}, "removing the qdisc of interface " + std::to_string(ifindex));

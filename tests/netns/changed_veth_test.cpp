@@ -173,6 +173,50 @@ TEST_P(ChangedVeth, IsNamedAndRepaired) {
     EXPECT_EQ(run(node_.ns(), {"ping", "-c1", "-W2", made.text6()}).rc, 0);
 }
 
+// The kernel takes IPv6 off such an interface; off the host-side veth too, if that followed.
+TEST_F(ChangedVethTest, APodsMtuThatIsTooSmallForIpv6IsNamedAndRepaired) {
+    const Pod made = make();
+    const Json whole = host_link(made);
+    made.container->run("ip link set eth0 mtu 1279");
+    const std::string says = "interface eth0 of the container has MTU 1279, and IPv6 takes at least 1280";
+    EXPECT_THAT(check(made), fails_with(105, {says}));
+    EXPECT_THAT(ctl("doctor"), prints(1, {says}));
+    EXPECT_EQ(host_link(made).at("mtu"), whole.at("mtu"));
+    EXPECT_EQ(run(made.container->ns(), words("ping -c1 -W2 203.0.113.2")).rc, 0);
+    EXPECT_THAT(ctl("repair"), prints(0, {says}));
+    EXPECT_THAT(check(made), succeeds());
+    EXPECT_THAT(ctl("doctor"), prints(0));
+    EXPECT_TRUE(ping(made.container->ns(), "2001:db8:cafe::2"));
+    made.container->run("ip link set eth0 mtu 1280");
+    EXPECT_THAT(check(made), succeeds());
+    EXPECT_EQ(host_link(made).at("mtu"), 1280) << "it follows";
+    EXPECT_TRUE(ping(made.container->ns(), "2001:db8:cafe::2"));
+}
+
+// Only the record says of which groups a pod is a member.
+TEST_F(ChangedVethTest, WithoutARecordGroupsAreNotCompared) {
+    const Json keys = {{"groups", {"name:a"}}, {"isolation", "group"}};
+    const Pod made = make(keys);
+    EXPECT_THAT(check(made, keys), succeeds());
+    fs::remove_all(AttachmentRecords(kStateDirectory, node_.bpffs()).directory());
+    EXPECT_THAT(check(made, keys), succeeds());
+    EXPECT_THAT(ctl("doctor"), prints(0));
+}
+
+// Whoever made it, the pod's own route is behind it.
+TEST_F(ChangedVethTest, ARouteBehindAnotherOfTheContainerIsRestored) {
+    const auto container = node_.container();
+    container->run("ip route add blackhole default");
+    const Reply added = add(*container);
+    ASSERT_THAT(added, succeeds());
+    const Pod made = look_at(container, added.json);
+    const std::string routes = container->run("ip route");
+    container->run("ip route flush dev eth0");
+    EXPECT_THAT(ctl("repair"), prints(0));
+    EXPECT_EQ(container->run("ip route"), routes);
+    EXPECT_THAT(check(made), succeeds());
+}
+
 TEST_F(ChangedVethTest, WithoutIpv6IsRepairedWithoutARecord) {
     const Pod made = make();
     fs::remove_all(AttachmentRecords(kStateDirectory, node_.bpffs()).directory());

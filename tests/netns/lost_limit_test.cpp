@@ -25,7 +25,7 @@ constexpr const char *kOtherRate = "the qdisc of the limit on";
 class LostLimit : public LimitTest {
   protected:
     void SetUp() override {
-        if (edt_qdisc().empty())
+        if (require(edt_qdisc()).empty())
             GTEST_SKIP() << "this kernel has neither fq nor htb";
         limited_ = lab_.add_pod(limits(kIngress, kEgress));
         if (sent(limited_).empty())
@@ -49,7 +49,7 @@ class LostLimit : public LimitTest {
     }
     void lose_pins() { fs::remove_all(lab_.node().bpffs()); }
 
-    const std::string kind_ = edt_qdisc();
+    const std::string kind_ = require(edt_qdisc());
     Pod limited_;
 };
 
@@ -108,6 +108,24 @@ TEST_F(LostLimit, ALimitOfPodlanectlAloneHoldsNothingAfterwards) {
     EXPECT_THAT(sent(pod), Not(HasSubstr(" rate 1980Kbit ")));
     EXPECT_THAT(ctl({"bandwidth", "list"}).out, Not(HasSubstr(pod.host_ifname)));
     EXPECT_THAT(pod.chain->check(*pod.container), succeeds());
+}
+
+// It is nobody else's, which the fast path would bypass.
+TEST_F(LostLimit, TheQdiscOfALostLimitKeepsNoPodOffTheFastPath) {
+    const Pod pod = lab_.add_pod();
+    const auto flags = [&] {
+        return lab_.node().podlanectl_json("endpoint show " + pod.host_ifname).at(0).at("flags");
+    };
+    const Json before = flags();
+    set(pod, "4M", "2M");
+    lose_pins();
+    (void)lab_.add_pod();
+    for (const char *command : {"doctor", "repair", "doctor"})
+        EXPECT_THAT(ctl({command}).out, Not(HasSubstr("qdisc"))) << command;
+    EXPECT_EQ(flags(), before);
+    EXPECT_THAT(pod.chain->check(*pod.container), succeeds());
+    lab_.node().run("tc qdisc replace dev " + pod.host_ifname + " root handle 7: " + kind_);
+    EXPECT_THAT(ctl({"doctor"}).out, HasSubstr("has the qdisc " + kind_ + " of another program"));
 }
 
 TEST_F(LostLimit, AnotherRateIsFoundAndRepaired) {

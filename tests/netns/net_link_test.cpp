@@ -46,6 +46,7 @@ TEST_F(NetTest, VethIsBornFinishedInBothNamespaces) {
     EXPECT_TRUE(require(find_link(pod_, "eth0")));
     EXPECT_FALSE(require(find_link(pod_, "cali0"))) << "a socket stays where it was opened";
     EXPECT_FALSE(require(find_link(node_, "eth0")));
+    EXPECT_FALSE(require(find_link(node_, 0xff000001))) << "of no interface, as in a damaged entry";
 }
 
 TEST_F(NetTest, ManyLinksGoTogetherAndNoOther) {

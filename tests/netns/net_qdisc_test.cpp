@@ -50,11 +50,14 @@ TEST_F(NetQdisc, AddsChangesAndRemovesItsOwnFqOnly) {
     EXPECT_TRUE(require(set_fq(node_, fq_)));
     EXPECT_TRUE(require(set_fq(node_, fq_))) << "once more";
     EXPECT_EQ(root_qdisc(), "fq");
+    EXPECT_TRUE(require(has_root_qdisc(node_, ifindex_, kHandle)));
     EXPECT_TRUE(require(remove_root_qdisc(node_, ifindex_, kHandle)));
     EXPECT_FALSE(require(remove_root_qdisc(node_, ifindex_, kHandle)));
     EXPECT_EQ(root_qdisc(), "noqueue");
 
+    EXPECT_FALSE(require(has_root_qdisc(node_, ifindex_, kHandle)));
     tc("add dev cali0 root handle 7: pfifo");
+    EXPECT_FALSE(require(has_root_qdisc(node_, ifindex_, kHandle)));
     EXPECT_FALSE(require(set_fq(node_, fq_)));
     EXPECT_FALSE(require(remove_root_qdisc(node_, ifindex_, kHandle)));
     EXPECT_EQ(root_qdisc(), "pfifo");

@@ -203,6 +203,7 @@ TEST_P(Uplink, DetachLeavesTrafficToTheHost) {
     ASSERT_EQ(transfer(socket, 1000), 0);
     EXPECT_EQ(podlanectl("uplink detach up0").rc, 0);
     EXPECT_TRUE(programs("up0").empty());
+    EXPECT_THAT(a.chain->check(*a.container), fails_with(105, {"up0 should be an uplink of network"}));
     EXPECT_EQ(transfer(socket, 1000), 0) << "a flow from before";
     const std::uint64_t before = cluster_.count(a, REASON_SENT_UPLINK);
     EXPECT_EQ(ask(a.ns(), Transport::tcp, {far.v4, kPort}), 0);

@@ -145,8 +145,7 @@ Result<void> look_at_qdiscs(const NodeView &node, Findings &findings) {
         const auto link = links.find(entry.second.ifindex);
         if (link == links.end() || link->second.name != field_text(entry.second.host_ifname))
             continue;
-        const bool has_edt = (entry.second.flags & INTERFACE_LIMIT_EDT) != 0;
-        const std::string kind = TRY(foreign_qdisc(*node.host, link->second, has_edt));
+        const std::string kind = TRY(foreign_qdisc(*node.host, link->second));
         if (kind.empty())
             continue;
         const std::string has = link->second.name + " has the qdisc " + kind + " of another program: ";

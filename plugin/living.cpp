@@ -37,6 +37,14 @@ Result<bool> is_namespace_of(const cni::Request &request, const endpoint &known,
     return inside.is_in(record ? record->netns_cookie : 0);
 }
 
+// An ADD that was killed may have made it, and its DEL removes it.
+std::string remedy_for_interface(const cni::Request &request, bool is_known) {
+    if (request.ifname == "lo")
+        return "choose another CNI_IFNAME: each namespace has an interface lo of its own";
+    return is_known ? "it may be that of an ADD that was killed, which is on record: DEL comes before a second ADD"
+                    : "remove it, or choose another CNI_IFNAME";
+}
+
 } // namespace
 
 Result<void> refuse_second(const cni::Request &request, endpoint_mode mode, const net::Namespace &pod, Sockets &sockets,
@@ -49,11 +57,12 @@ Result<void> refuse_second(const cni::Request &request, endpoint_mode mode, cons
                      "DEL comes before a second ADD"};
     if (known)
         TRY(refuse_living(request, *known, pod, sockets.host));
+    const bool is_known = known || TRY(is_on_record(request));
     if (mode != ENDPOINT_AFTER_MAIN && link)
         return Error{ErrorCode::already_exists,
                      "the container's namespace " + request.netns + " has an interface " + request.ifname + " already",
-                     "remove it, or choose another CNI_IFNAME"};
-    if (!known && !TRY(is_on_record(request)))
+                     remedy_for_interface(request, is_known)};
+    if (!is_known)
         return {};
     auto removed = remove_attachment(request, Lease::must_not_wait);
     return removed ? std::move(removed)

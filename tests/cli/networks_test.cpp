@@ -56,5 +56,21 @@ TEST(MountedNamespaces, AreThoseOfTheNetwork) {
     EXPECT_THAT(found, ElementsAre(std::pair<const std::uint64_t, std::string>(4026532511U, "/run/netns/a")));
 }
 
+// gc removes no attachment whose namespace a process may have and hide.
+TEST(ShownNamespaces, OfAProcessIsNoneBesideHiddenOnes) {
+    AttachmentRecord record;
+    record.netns = "/proc/4242/ns/net";
+    EXPECT_TRUE(shows_namespace_of(record, false));
+    EXPECT_FALSE(shows_namespace_of(record, true));
+    record.entry = endpoint{};
+    EXPECT_FALSE(shows_namespace_of(record, true));
+    record.entry->ifindex = 7; // its host-side veth goes with the namespace
+    EXPECT_TRUE(shows_namespace_of(record, true));
+    record.netns = "/tmp/of-a-runtime";
+    EXPECT_TRUE(shows_namespace_of(record, true));
+    record.netns = "/no-such-directory/of-a-runtime";
+    EXPECT_FALSE(shows_namespace_of(record, false));
+}
+
 } // namespace
 } // namespace podlane::ctl

@@ -54,6 +54,21 @@ TEST(Parse, suggests_the_nearest) {
               "completion, man, group, lease");
 }
 
+TEST(Parse, an_unknown_option_is_one_of_the_command) {
+    EXPECT_EQ(parse_words({"bandwidth", "set", "web-0", "--frobnicate", "5"}).error().message,
+              "unknown option --frobnicate");
+    for (const std::vector<std::string_view> &words : {std::vector<std::string_view>{"version", "--frobnicate"},
+                                                       {"--frobnicate", "version"},
+                                                       {"version", "--frobnicate=5", "--adress"}})
+        EXPECT_EQ(parse(words).error().hint, "options of version: json, bpffs, help");
+    EXPECT_EQ(parse_words({"uplink", "sync", "--dry-rnu"}).error().hint, "options of uplink sync: json, bpffs, help")
+        << "another command's would not help";
+    EXPECT_EQ(parse_words({"uplink", "--frobnicate", "5"}).error().hint.substr(0, 28), "options of uplink list: pod,")
+        << "5 may be its value";
+    EXPECT_EQ(parse_words({"--adress", "x", "endpoint"}).error().hint, "did you mean \"--address\"?");
+    EXPECT_EQ(parse_words({"--frobnicate"}).error().hint, "see podlanectl --help");
+}
+
 TEST(Parse, refuses_what_does_not_belong_together) {
     EXPECT_EQ(parse_words({"version", "--pod", "x"}).error().message, "version has no option --pod");
     EXPECT_EQ(parse_words({"map", "dump"}).error().message, "map dump needs MAP");
@@ -141,6 +156,12 @@ TEST(Run, usage_errors_exit_with_2_and_say_so_on_stderr_only) {
     EXPECT_EQ(usage_error_of({"endpoint", "list", "--address", "192.0.2.256"}),
               "podlanectl: --address \"192.0.2.256\" is not an IP address\n"
               "hint: write 192.0.2.1 or 2001:db8::1\n");
+}
+
+TEST(Run, a_relative_directory_of_pins_is_a_usage_error) {
+    for (const std::string_view noun : {"status", "endpoint", "repair", "install"})
+        EXPECT_EQ(usage_error_of({noun, "--bpffs", "rel"}),
+                  "podlanectl: --bpffs \"rel\" is not an absolute path\nhint: as in /sys/fs/bpf/podlane\n");
 }
 
 TEST(Run, an_ipv4_address_in_the_form_of_ipv6_is_a_usage_error_with_the_way_out) {

@@ -93,6 +93,16 @@ INSTANTIATE_TEST_SUITE_P(
     }),
     [](const auto &info) { return std::string(info.param.name); });
 
+// One that fails is installed: there may be rules.
+TEST_F(DoctorRulesTest, AProgramThatFailsIsNotMissing) {
+    for (const char *name : {"/iptables-save", "/ip6tables-save"}) {
+        std::ofstream(sbin_ + name) << "#!/bin/sh\necho no version today >&2\nexit 1\n";
+        fs::permissions(sbin_ + name, fs::perms::owner_all);
+    }
+    install({});
+    EXPECT_THAT(found("forward-rules"), ElementsAre("cannot be checked: /usr/sbin/iptables-save: no version today"));
+}
+
 // As the plugin finds it: on NixOS no program is in /usr/sbin.
 TEST_F(DoctorRulesTest, ProgramsAreFoundByThePath) {
     node_.run("nft add table inet strict");

@@ -139,6 +139,25 @@ TEST_P(ExplainTest, AsksAboutAnEstablishedConnectionByFlags) {
 TEST_P(ExplainTest, AnAddressHasOneFamily) {
     EXPECT_THAT(ctl({"--from", a_.host_ifname, "--to", "[::ffff:192.0.2.1]:80"}).err,
                 HasSubstr("hint: write the IPv4 address, 192.0.2.1"));
+    EXPECT_THAT(ctl({"--from", a_.host_ifname, "--source", to_string(a_.v4), "--to", to_string(b_.v6)}).err,
+                HasSubstr("source " + to_string(a_.v4) + " and destination " + to_string(b_.v6) +
+                          " are of different families\nhint: "));
+}
+
+TEST_P(ExplainTest, NamesTheValueThatItRefuses) {
+    const std::vector<std::string> question{"explain", "--from", a_.host_ifname};
+    const auto refused = [&](const std::vector<std::string> &more) {
+        std::vector<std::string> arguments = question;
+        arguments.insert(arguments.end(), more.begin(), more.end());
+        const Output output = lab_->node().podlanectl(arguments);
+        EXPECT_EQ(output.rc, 2) << output.err;
+        return output.err;
+    };
+    EXPECT_THAT(refused({"--frame", "zz"}), HasSubstr("--frame \"zz\": write a frame in hexadecimal digits"));
+    EXPECT_THAT(refused({"--frame", "0102"}), HasSubstr("--frame \"0102\": a frame has at least 14 bytes"));
+    EXPECT_THAT(refused({"--to", to_string(b_.v4), "--size", "big"}),
+                HasSubstr("--size \"big\" is not a number of bytes"));
+    EXPECT_THAT(refused({"--to", to_string(b_.v4), "--size", "5"}), HasSubstr("--size \"5\": a packet of this kind"));
 }
 
 // It goes on with the program that the packet meets next.

@@ -30,6 +30,14 @@ class UnansweredTest : public NodeTest {
         std::ranges::move(ctl_argv(node_.bpffs(), command), std::back_inserter(argv));
         return run(node_.ns(), argv);
     }
+    // The doctor's finding of this check, under the fault.
+    [[nodiscard]] std::string found_under(Options fault, const std::string &check) const {
+        fault.insert(fault.begin() + 1, "-f"); // it has threads
+        const Output output = ctl_under(fault, "doctor --json");
+        const Json found = find(Json::parse(output.out, nullptr, false), "check", check);
+        EXPECT_TRUE(found.is_object()) << check << ": " << output.out << output.err;
+        return found.is_object() ? found.at("finding").get<std::string>() : "";
+    }
     // ADD of another pod, DEL and GC fail like this; the next ones succeed.
     void expect_no_verb_goes_on(const Options &fault, int code, const Parts &says,
                                 const std::vector<std::string> &verbs = {"ADD", "DEL", "GC"}) {
@@ -167,6 +175,98 @@ TEST_F(UnansweredTest, APluginThatCannotBeRunIsNotMissing) {
     std::ofstream(plugin) << "#!/bin/sh\necho '{\"code\": 101, \"msg\": \"no such map\"}'\nexit 1\n";
     EXPECT_THAT(ctl(gc), prints(1, {"its DEL: no such map (code 101)"}));
     EXPECT_THAT(ctl("gc --bin-dir " + node_.plugins()), prints(0, {"removed"}));
+}
+
+// To boot another kernel would be no remedy, nor to install another plugin.
+TEST_F(UnansweredTest, AFileThatTheDoctorCannotLookForIsNotMissing) {
+    (void)make();
+    const std::string accesses = "?access,?faccessat,?faccessat2";
+    const std::string types = "/sys/kernel/btf/vmlinux", socket = "/run/containerd/containerd.sock";
+    for (const std::string error : {"EIO", "EACCES", "EPERM", "ENOMEM"})
+        EXPECT_THAT(found_under(failing(accesses, error, types), "btf"),
+                    StartsWith("cannot be checked: reading " + types))
+            << error;
+    EXPECT_THAT(found_under(failing(accesses, "EIO", socket), "loopback"),
+                StartsWith("cannot be checked: looking for " + socket));
+}
+
+// A second one, mounted over it, would hide what is pinned there.
+TEST_F(UnansweredTest, ABpffsThatCannotBeLookedForIsMounted) {
+    const std::string says = "looking for /sys/fs/bpf: Input/output error";
+    const Options fault = failing("?stat,?newfstatat,?statx", "EIO", "/sys/fs/bpf");
+    const auto under = [&](const std::string &command) {
+        Options argv = fault;
+        std::ranges::move(ctl_argv("/sys/fs/bpf/podlane-never", command), std::back_inserter(argv));
+        return run(node_.ns(), argv);
+    };
+    for (const char *command : {"endpoint list", "map list", "metrics"}) {
+        const Output output = under(command);
+        EXPECT_THAT(output, complains(1, {says})) << command;
+        EXPECT_THAT(output.err, Not(HasSubstr("mount"))) << command;
+    }
+    for (const char *command : {"status", "doctor"})
+        EXPECT_THAT(under(command), prints(1, {says})) << command;
+    EXPECT_THAT(under("repair").out, Not(HasSubstr("no bpffs is mounted")));
+}
+
+TEST_F(UnansweredTest, AnInterfaceThatCannotBeLookedForIsNotGone) {
+    const Pod made = make({{"uplinks", {"up0"}}});
+    const Options fault = failing("ioctl", "EIO");
+    EXPECT_THAT(ctl_under(fault, "explain --from up0 --source 192.0.2.1 --to " + made.text4()),
+                complains(1, {"looking for interface up0: Input/output error"}));
+    const std::string says = "looking for interface " + std::to_string(made.ifindex) + ": Input/output error";
+    EXPECT_THAT(ctl_under(fault, "status"), complains(1, {says}));
+    const std::string uplink = "looking for interface " + std::to_string(uplink_ifindex()) + ": Input/output error";
+    EXPECT_THAT(ctl_under(fault, "uplink list"), complains(1, {uplink}));
+    EXPECT_THAT(ctl_under(fault, "uplink detach up0"), complains(1, {uplink}));
+    EXPECT_EQ(programs(uplink_ifindex(), Hook::ingress).size(), 1U);
+}
+
+// In a restricted container: processes hide their namespaces, and pods that live there would be removed.
+TEST_F(UnansweredTest, ANamespaceThatAProcessHidesIsNotGone) {
+    const Pod made = make();
+    Options without{"setpriv", "--inh-caps=-sys_ptrace", "--bounding-set=-sys_ptrace"};
+    const std::string gc = "gc --dry-run --bin-dir " + node_.plugins();
+    EXPECT_THAT(ctl_under(without, gc), prints(0, {"nothing to collect"}));
+    EXPECT_THAT(ctl_under(without, "doctor"), prints(0)) << "its namespace is mounted";
+    EXPECT_THAT(ctl_under(without, "endpoint show " + made.host_ifname), prints(0, {"everything is as planned"}));
+    EXPECT_THAT(ctl_under(without, "bandwidth set " + made.host_ifname + " --ingress 8M"), prints(0));
+    std::ofstream(node_.dir() + "/umount.sh") << "umount -l " + made.container->path() + "\nexec \"$@\"\n";
+    Options unmounted{"unshare", "-m", "sh", node_.dir() + "/umount.sh"};
+    std::ranges::copy(without, std::back_inserter(unmounted));
+    EXPECT_THAT(ctl_under(unmounted, "doctor"), prints(1, {"cannot be checked: ", "/ns/net: Permission denied"}));
+    EXPECT_THAT(ctl_under(unmounted, "endpoint show " + made.host_ifname).out,
+                AllOf(HasSubstr("/ns/net: Permission denied"), Not(HasSubstr("is not found"))));
+}
+
+TEST_F(UnansweredTest, ARecordOrALeaseThatCannotBeReadIsNotGone) {
+    const Pod made = make();
+    const std::string record =
+        AttachmentRecords(kStateDirectory, node_.bpffs()).directory() + "/" + made.container->id() + ":eth0";
+    EXPECT_THAT(found_under(failing("openat", "EIO", record), "plan"),
+                StartsWith("cannot be checked: reading " + record));
+    const std::string lease = node_.leases() + "/pods/" + made.text4();
+    EXPECT_THAT(found_under(failing("openat", "EIO", lease), "lease-file"),
+                StartsWith("cannot be checked: reading " + lease));
+    EXPECT_EQ(ctl_json("doctor"), Json::array());
+}
+
+// Installed all the same: neither answer says that kube-proxy has no rules, or that a pod needs no plugin.
+TEST_F(UnansweredTest, AProgramThatFailsHasNotAnswered) {
+    const std::string tools = node_.dir() + "/tools", files = " --bin-dir " + bin() + " --conf-dir " + conf();
+    fs::create_directory(tools);
+    node_.put_plugin("nft", "#!/bin/sh\necho no tables today >&2\nexit 1\n");
+    fs::rename(node_.plugins() + "/nft", tools + "/nft");
+    const auto install = ctl_argv(node_.bpffs(), "install --dry-run --subnets 198.18.1.0/24 --plugin " +
+                                                     variable("PODLANE_BIN") + files);
+    EXPECT_THAT(run(node_.ns(), install, "", {{"PATH", tools + ":/usr/sbin:/usr/bin:/sbin:/bin"}}),
+                prints(0, {"kube-proxy: its mode is not known: " + tools + "/nft: no tables today"}));
+    const Pod made = make();
+    fs::copy(variable("PODLANE_BIN"), bin() + "/podlane");
+    EXPECT_THAT(ctl_under(failing("?access,?faccessat,?faccessat2", "EIO", bin() + "/podlane"), "uninstall" + files),
+                complains(1, {"looking for " + bin() + "/podlane: Input/output error"}));
+    EXPECT_THAT(ctl("uninstall" + files), prints(0, {"kept, for the DEL of 1 pods: " + bin() + "/podlane"}));
+    EXPECT_THAT(del(*made.container), succeeds());
 }
 
 } // namespace

@@ -104,6 +104,25 @@ TEST_F(WayOutTest, OfAFullDisk) {
     umount2(disk.c_str(), MNT_DETACH);
 }
 
+// Where host-local keeps its leases.
+TEST_F(WayOutTest, OfADirectoryOfLeasesThatCannotBeWritten) {
+    const std::string disk = node_.dir() + "/leases";
+    fs::create_directory(disk);
+    const Json keys = {{"ipam", {{"dataDir", disk}}}};
+    const std::vector<std::array<std::string, 3>> cases = {{"", "no space left on device", "make room"},
+                                                           {"ro,", "read-only file system", "for writing"}};
+    for (const auto &[read_only, says, way_out] : cases) {
+        SCOPED_TRACE(says);
+        node_.run("mount -t tmpfs -o " + read_only + "size=64k tmpfs " + disk);
+        if (read_only.empty())
+            std::ofstream(disk + "/fill") << std::string(std::size_t{1} << 20U, 'x');
+        const Reply reply = add(*node_.container(), keys);
+        umount2(disk.c_str(), MNT_DETACH);
+        EXPECT_THAT(reply, fails_with(103, {"host-local", says}));
+        EXPECT_THAT(reply.details(), AllOf(HasSubstr(way_out), testing::Not(HasSubstr("correct \"ipam\""))));
+    }
+}
+
 // Rather than a signal that ends the call without a word.
 TEST_F(WayOutTest, OfALimitOfTheSizeOfFiles) {
     const auto container = node_.container();
@@ -116,6 +135,43 @@ TEST_F(WayOutTest, OfALimitOfTheSizeOfFiles) {
     const std::string list =
         "exec prlimit --fsize=0 " + variable("PODLANECTL_BIN") + " doctor --bpffs " + node_.bpffs() + " >";
     EXPECT_THAT(run(node_.ns(), {"sh", "-c", list + node_.dir() + "/file"}), complains(1, {"File too large"}));
+}
+
+// An ADD that was killed left it: its DEL knows it by the record.
+TEST_F(WayOutTest, OfAnInterfaceOfAnEarlierAdd) {
+    const Pod made = make();
+    (void)require(open(&open_endpoints).remove(require(make_endpoint_key(made.container->id(), "eth0"))));
+    const Reply again = add(*made.container);
+    EXPECT_THAT(again, fails_with(104, {"has an interface eth0 already"}));
+    EXPECT_THAT(again.details(), AllOf(HasSubstr("DEL comes before a second ADD"), Not(HasSubstr("remove it"))));
+    EXPECT_THAT(del(*made.container), succeeds());
+    EXPECT_THAT(add(*made.container), succeeds());
+    const auto foreign = node_.container();
+    foreign->run("ip link add eth0 type veth peer name eth1");
+    EXPECT_THAT(add(*foreign).details(), HasSubstr("remove it, or choose another CNI_IFNAME"));
+    const Reply loopback = add(*foreign, Json::object(), {{"CNI_IFNAME", "lo"}});
+    EXPECT_THAT(loopback, fails_with(104, {"has an interface lo already"}));
+    EXPECT_THAT(loopback.details(), AllOf(HasSubstr("choose another CNI_IFNAME"), Not(HasSubstr("remove it"))));
+}
+
+TEST_F(WayOutTest, OfARateInAnotherUnit) {
+    const Pod made = make();
+    const std::string set = "bandwidth set " + made.host_ifname;
+    const Output low = ctl(set + " --ingress 1");
+    EXPECT_THAT(low, prints(0));
+    EXPECT_THAT(low.err, has_all({"warning: --ingress is 1 bit/s, less than a packet a second", "as in 10M"}));
+    for (const char *rate : {"0", "1k", "10M"})
+        EXPECT_EQ(ctl(set + " --ingress " + rate).err, "") << rate;
+}
+
+TEST_F(WayOutTest, OfAWordThatSelectsNothing) {
+    (void)make();
+    for (const std::string verb : {"list", "release --all"})
+        EXPECT_THAT(ctl("lease " + verb + " --state-dir " + node_.dir() + "/nope"),
+                    complains(1, {"--state-dir: there is no directory " + node_.dir() + "/nope", "\"stateDir\""}));
+    EXPECT_THAT(ctl("lease list --state-dir /etc/passwd"), complains(1, {"there is no directory /etc/passwd"}));
+    EXPECT_THAT(ctl("history list 5"), complains(1, {"no call of \"5\" is in the history", "--last N"}));
+    EXPECT_THAT(ctl("history list --last 5"), prints(0, {"ADD"}));
 }
 
 TEST_F(WayOutTest, OfALeaseThatIsNotThere) {

@@ -23,6 +23,7 @@ std::string did_you_mean(std::string_view word, std::string_view prefix, std::sp
     return std::string(kind) + ": " + join(candidates, ", ");
 }
 
+// Null if none begins like this.
 Result<const Option *> find_option(std::string_view name) {
     std::vector<const Option *> found;
     for (const Option &option : options()) {
@@ -34,8 +35,7 @@ Result<const Option *> find_option(std::string_view name) {
     if (found.size() == 1)
         return found.front();
     if (found.empty())
-        return usage_error("unknown option --" + std::string(name),
-                           did_you_mean(name, "--", names_of(options()), "options"));
+        return nullptr;
     std::string candidates;
     for (const Option *option : found)
         candidates += " --" + std::string(option->name);
@@ -49,8 +49,10 @@ Result<const Option *> find_letter(char letter) {
     return usage_error("unknown option -" + std::string(1, letter), "see podlanectl --help");
 }
 
-// Splits the words into options, stored in `call`, and the rest, in order.
-Result<std::vector<std::string_view>> take_options(std::span<const std::string_view> words, Call &call) {
+// Splits the words into options, stored in `call`, and the rest, in order. `unknown` is the first option that no
+// command has: it may have a value, which is in the rest then.
+Result<std::vector<std::string_view>> take_options(std::span<const std::string_view> words, Call &call,
+                                                   std::optional<std::string_view> &unknown) {
     std::vector<std::string_view> rest;
     for (std::size_t i = 0; i < words.size(); ++i) {
         const std::string_view word = words[i];
@@ -66,9 +68,12 @@ Result<std::vector<std::string_view>> take_options(std::span<const std::string_v
         const std::size_t equals = is_long ? word.find('=') : std::string_view::npos;
         if (!is_long && word.size() > 2)
             return usage_error("unknown option " + std::string(word), "write each one-letter option by itself");
-        const Option *option =
-            is_long ? TRY(find_option(word.substr(2, equals == std::string_view::npos ? equals : equals - 2)))
-                    : TRY(find_letter(word[1]));
+        const std::string_view name = word.substr(2, equals == std::string_view::npos ? equals : equals - 2);
+        const Option *option = is_long ? TRY(find_option(name)) : TRY(find_letter(word[1]));
+        if (option == nullptr) {
+            unknown = unknown.value_or(name);
+            continue;
+        }
         std::string value;
         if (option->value.empty()) {
             if (equals != std::string_view::npos)
@@ -129,6 +134,40 @@ std::string spelled(const Noun &noun, const Command &command) {
     return std::string(noun.name) + (command.verb.empty() ? "" : " " + std::string(command.verb));
 }
 
+// The noun, and the verb; what is behind them begins at the returned word.
+Result<std::size_t> take_command(std::span<const std::string_view> rest, Call &call) {
+    call.noun = TRY(find_noun(rest[0]));
+    const Command &first = call.noun->commands.front();
+    std::size_t next = 1;
+    if (rest.size() > 1 && !first.verb.empty()) {
+        call.command = find_command(*call.noun, rest[next++]);
+        if (call.command == nullptr)
+            return unknown_verb(*call.noun, rest[1]);
+    } else if (!call.help || first.verb.empty()) {
+        call.command = &first;
+    }
+    return next;
+}
+
+// With the options of the command that the other words name.
+Error unknown_option(std::string_view name, std::span<const std::string_view> rest) {
+    const std::string message = "unknown option --" + std::string(name);
+    Call call;
+    if (!rest.empty())
+        (void)take_command(rest, call);
+    if (call.noun == nullptr)
+        return usage_error(message, nearest(name, names_of(options())).empty()
+                                        ? "see podlanectl --help"
+                                        : did_you_mean(name, "--", names_of(options()), "options"));
+    if (call.command == nullptr)
+        call.command = &call.noun->commands.front(); // the second word may be the option's value
+    std::vector<std::string_view> names;
+    for (const Option &option : options())
+        if (call.command->options.has(option.id))
+            names.push_back(option.name);
+    return usage_error(message, did_you_mean(name, "--", names, "options of " + spelled(*call.noun, *call.command)));
+}
+
 Result<void> check_options(const Call &call) {
     for (const Option &option : options())
         if (call.has(option.id) && !call.command->options.has(option.id))
@@ -151,7 +190,11 @@ Error usage_error(std::string message, std::string hint, const Error &cause) {
 
 Result<Call> parse(std::span<const std::string_view> words) {
     Call call;
-    std::vector<std::string_view> rest = TRY(take_options(words, call));
+    std::optional<std::string_view> unknown;
+    auto taken = take_options(words, call, unknown);
+    if (unknown)
+        return unknown_option(*unknown, taken ? *taken : std::vector<std::string_view>{});
+    std::vector<std::string_view> rest = TRY(std::move(taken));
     call.help = call.has(Opt::help) || rest.empty();
     // As in ip(8), help can be requested by: the word in place of a noun or a verb.
     if (const auto help = std::ranges::find(rest, "help"); help != rest.end() && help - rest.begin() < 3) {
@@ -160,16 +203,8 @@ Result<Call> parse(std::span<const std::string_view> words) {
     }
     if (rest.empty())
         return call;
-    call.noun = TRY(find_noun(rest[0]));
+    std::size_t next = TRY(take_command(rest, call));
     const Command &first = call.noun->commands.front();
-    std::size_t next = 1;
-    if (rest.size() > 1 && !first.verb.empty()) {
-        call.command = find_command(*call.noun, rest[next++]);
-        if (call.command == nullptr)
-            return unknown_verb(*call.noun, rest[1]);
-    } else if (!call.help || first.verb.empty()) {
-        call.command = &first;
-    }
     if (call.help)
         return call;
     if (next < rest.size() && call.command->argument.name.empty())

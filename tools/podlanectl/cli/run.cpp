@@ -92,7 +92,17 @@ int help(const Call &call, std::span<const std::string_view> words, const World 
     return words.empty() ? 2 : 0;
 }
 
+// Another directory for each place that it is called from.
+Result<void> refuse_relative_root(const Call &call, const World &world) {
+    if (world.bpffs.empty() || world.bpffs.front() == '/' || !call.command->options.has(Opt::bpffs))
+        return {};
+    return usage_error(std::string(call.has(Opt::bpffs) ? "--bpffs" : "PODLANE_BPFFS") + " \"" + world.bpffs +
+                           "\" is not an absolute path",
+                       "as in " PODLANE_ROOT);
+}
+
 Result<int> run_command(const Call &call, World &world) {
+    TRY(refuse_relative_root(call, world));
     if (world.may_write && ((call.command->writes && !call.command->anywhere) || call.has(Opt::fix)))
         TRY(world.may_write(world.bpffs));
     return call.has(Opt::watch) ? run_again(call, world) : call.command->run(call, world);

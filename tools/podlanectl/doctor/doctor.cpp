@@ -22,9 +22,7 @@ using output::Column;
 using output::text_cell;
 using output::Tone;
 
-Tone tone_of(const Row &row) {
-    return row.is_fixed() ? Tone::good : row.check->severity == Severity::wrong ? Tone::bad : Tone::warning;
-}
+Tone tone_of(const Row &row) { return row.is_fixed() ? Tone::good : row.is_wrong() ? Tone::bad : Tone::warning; }
 
 Cell what_cell(const Row &row) {
     const std::string of = row.pod.empty() ? "" : "endpoint " + row.pod + ": ";
@@ -32,7 +30,7 @@ Cell what_cell(const Row &row) {
 }
 
 Cell severity_cell(const Row &row) {
-    const std::string_view word = row.check->severity == Severity::wrong ? "wrong" : "notice";
+    const std::string_view word = row.is_wrong() ? "wrong" : "notice";
     return {std::string(word) + " (" + std::string(row.check->name) + ")", word, tone_of(row)};
 }
 
@@ -67,18 +65,21 @@ bool repair(Examined &examined) {
     return any;
 }
 
-// A finding that is not found again is fixed, by its own repair or by another one.
-void merge(std::vector<Row> &before, std::vector<Row> now) {
-    for (Row &row : now)
+// A finding that is not found again is fixed, by its own repair or by another one; not if a check failed that would
+// have found it.
+void merge(std::vector<Row> &before, Examined now) {
+    for (Row &row : now.rows)
         for (const Row &old : before)
             if (old.is_fixed() && is_same(old, row))
                 row.fixed = "no: it was found again";
     std::erase_if(before, [&](const Row &old) {
-        return std::ranges::any_of(now, [&](const Row &row) { return is_same(old, row); });
+        return old.finding.is_unchecked ||
+               std::ranges::any_of(now.rows, [&](const Row &row) { return is_same(old, row); });
     });
     for (Row &old : before)
-        old.fixed = "yes";
-    std::ranges::move(now, std::back_inserter(before));
+        if (!hides(now, old))
+            old.fixed = "yes";
+    std::ranges::move(now.rows, std::back_inserter(before));
 }
 
 // A repair can uncover other findings: without its pins nothing is known of an endpoint. The first findings stay in
@@ -86,8 +87,8 @@ void merge(std::vector<Row> &before, std::vector<Row> now) {
 Result<Examined> examine_and_repair(const Scope &scope, const World &world) {
     constexpr int kMostRounds = 4;
     Examined all = TRY(examine(scope, world));
-    for (int round = 1; repair(all) && round < kMostRounds; ++round)
-        merge(all.rows, TRY(examine(scope, world)).rows);
+    for (int round = 0; round < kMostRounds && repair(all); ++round)
+        merge(all.rows, TRY(examine(scope, world)));
     return all;
 }
 
@@ -118,8 +119,8 @@ Result<int> examine_node(const Call &call, World &world, const std::string &noun
         world.print(output::json_text(output::table_value(table)));
     else
         world.print(output::record_text(table, world.style) + (examined.rows.empty() ? "" : "\n") + summary(examined));
-    const bool is_wrong = std::ranges::any_of(
-        examined.rows, [](const Row &row) { return row.check->severity == Severity::wrong && !row.is_fixed(); });
+    const bool is_wrong =
+        std::ranges::any_of(examined.rows, [](const Row &row) { return row.is_wrong() && !row.is_fixed(); });
     return is_wrong ? 1 : 0;
 }
 

@@ -36,6 +36,7 @@ struct Finding {
     std::function<Result<void>()> repair{}; // empty: Podlane cannot repair it
     std::string remedy{};                   // empty: that of the check
     bool by_record = false;                 // the record on disk says what is to be there, and is repaired from
+    bool is_unchecked = false;              // a system call failed: it says nothing about the node
 };
 using Findings = std::vector<Finding>;
 void report(Findings &findings, std::string what, std::function<Result<void>()> repair = {}, std::string remedy = {});
@@ -91,6 +92,7 @@ struct EndpointView {
     std::string namespace_path{};
     std::optional<AttachmentRecord> disk{}; // of the ADD; none if it is torn
     bool is_torn = false;                   // the record on disk
+    Result<void> unread_record{};           // why it counts as none
     Result<void> verified{};                // as CHECK judges, if it is on disk and its container is there
 
     // An interface such as macvlan has none: rules in the container do its source routing.

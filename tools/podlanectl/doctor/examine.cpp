@@ -21,7 +21,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <ctime>
 #include <map>
 #include <thread>
 
@@ -43,16 +42,20 @@ constexpr Check kUnseen{"pod-link", Severity::wrong, "a system call failed: noth
                         nullptr};
 
 // For root: an ordinary user sees no pin.
-std::string remedy_of(const Error &error) {
+Error with_remedy(Error error) {
+    if (!error.hint.empty())
+        return error;
     if (error.system_errno == EROFS)
-        return "mount the BPF file system read-write: mount -o remount,rw DIR";
-    if (error.system_errno == EACCES)
-        return "if it is no BPF object (a directory, a file), remove it, then podlanectl repair; else a security "
-               "module "
-               "or the mount refuses it";
-    if (error.system_errno == EPERM)
-        return "run as root with CAP_BPF and CAP_NET_ADMIN (not in a restricted container)";
-    return "podlanectl upgrade; or remove it, then podlanectl repair";
+        error.hint = "mount the BPF file system read-write: mount -o remount,rw DIR";
+    else if (error.system_errno == EACCES)
+        error.hint = "if it is no BPF object (a directory, a file), remove it, then podlanectl repair; else a security "
+                     "module "
+                     "or the mount refuses it";
+    else if (error.system_errno == EPERM)
+        error.hint = "run as root with CAP_BPF and CAP_NET_ADMIN (not in a restricted container)";
+    else
+        error.hint = "podlanectl upgrade; or remove it, then podlanectl repair";
+    return error;
 }
 
 // As an upgrade does it: maps and programs that are there continue to be used.
@@ -67,7 +70,9 @@ std::function<Result<void>()> completing_pins(const std::string &root) {
 void add(Examined &examined, const Check &check, Result<void> looked, Findings findings, const EndpointView *endpoint) {
     ++examined.checks;
     if (!looked)
-        findings.push_back({"cannot be checked: " + looked.error().message, {}, looked.error().hint});
+        findings.push_back({.what = "cannot be checked: " + looked.error().message,
+                            .remedy = looked.error().hint,
+                            .is_unchecked = true});
     for (Finding &finding : findings) {
         Row row{&check, std::move(finding)};
         if (endpoint != nullptr) {
@@ -86,39 +91,39 @@ void look_at_node(const NodeView &node, std::span<const Check> checks, Examined 
     }
 }
 
-// A check of the records names those that cannot be read.
-std::optional<AttachmentRecord> record_of(const NodeView &node, const endpoint_key &key) {
+Result<std::optional<AttachmentRecord>> record_of(const NodeView &node, const endpoint_key &key) {
     const auto look_in = [&](const std::string &directory) {
-        auto found = AttachmentRecords(directory, node.world.bpffs)
-                         .find(std::string(field_text(key.container_id)), std::string(field_text(key.ifname)));
-        return found ? *std::move(found) : std::nullopt;
+        return AttachmentRecords(directory, node.world.bpffs)
+            .find(std::string(field_text(key.container_id)), std::string(field_text(key.ifname)));
     };
     auto record = look_in(node.state_directory);
-    if (!record && node.state_directory != kStateDirectory) // `stateDir` may have been edited
+    if (record && !*record && node.state_directory != kStateDirectory) // `stateDir` may have been edited
         record = look_in(kStateDirectory);
     return record;
 }
 
 // Of an endpoint that is being added or deleted, or was deleted meanwhile, what is missing is not a finding.
 Result<bool> is_settled(const NodeView &node, const EndpointEntry &entry) {
-    const auto record = record_of(node, entry.first);
-    if (record && TRY(is_call_under_way(*record)))
+    const auto record = record_of(node, entry.first); // one that cannot be read names no call
+    if (record && *record && TRY(is_call_under_way(**record)))
         return false;
-    const auto endpoints = open_endpoints(node.world.bpffs, Access::read_only);
-    const auto now = endpoints ? endpoints->find(entry.first) : endpoints.error();
-    return now && *now && (*now)->ifindex == entry.second.ifindex;
+    const auto now = TRY(TRY(open_endpoints(node.world.bpffs, Access::read_only)).find(entry.first));
+    return now && now->ifindex == entry.second.ifindex;
 }
 
 using PodSockets = std::map<std::uint64_t, Result<net::Netlink>>; // by the namespace's inode
-using NamespacePaths = std::map<std::uint64_t, std::string>;
+struct PodNamespaces {
+    std::map<std::uint64_t, std::string> paths; // by the inode
+    Result<void> hidden{};                      // others, which may be those of endpoints
+};
 
 // A socket in the namespace of each container that is found, or why there is none.
-PodSockets open_pods(std::span<const EndpointEntry> entries, const NamespacePaths &paths) {
+PodSockets open_pods(std::span<const EndpointEntry> entries, const PodNamespaces &namespaces) {
     PodSockets sockets;
     std::vector<net::Namespace> pods;
     for (const auto &[key, record] : entries) {
-        const auto path = paths.find(record.netns_inode);
-        if (path == paths.end())
+        const auto path = namespaces.paths.find(record.netns_inode);
+        if (path == namespaces.paths.end())
             continue;
         auto pod = net::Namespace::find(path->second);
         if (!pod)
@@ -133,15 +138,17 @@ PodSockets open_pods(std::span<const EndpointEntry> entries, const NamespacePath
 }
 
 // A container with several interfaces has one socket: it stays with `sockets`.
-Result<void> look_into_pod(EndpointView &view, PodSockets &sockets, const NamespacePaths &paths) {
+Result<void> look_into_pod(EndpointView &view, PodSockets &sockets, const PodNamespaces &namespaces) {
     const auto found = sockets.find(view.record.netns_inode);
-    if ((!view.link && view.has_host_veth()) || found == sockets.end())
+    if (!view.link && view.has_host_veth())
         return {};
+    if (found == sockets.end())
+        return namespaces.hidden;
     if (!found->second)
         return found->second.error();
     if (!TRY(found->second->is_in(view.disk ? view.disk->netns_cookie : 0)))
         return {};
-    view.namespace_path = paths.at(view.record.netns_inode);
+    view.namespace_path = namespaces.paths.at(view.record.netns_inode);
     view.pod = &*found->second;
     view.pod_link = TRY(net::find_link(*view.pod, view.ifname()));
     if (view.pod_link && view.pod_link->ifindex != view.record.pod_ifindex)
@@ -150,12 +157,15 @@ Result<void> look_into_pod(EndpointView &view, PodSockets &sockets, const Namesp
 }
 
 Result<EndpointView> view_of(const NodeView &node, net::Netlink &host, HookSurvey &hooks, const EndpointEntry &entry,
-                             PodSockets &sockets, const NamespacePaths &paths) {
+                             PodSockets &sockets, const PodNamespaces &namespaces) {
     EndpointView view{node, host, hooks, entry.first, entry.second};
     if (view.has_host_veth())
         view.link = TRY(find_host_veth(host, entry.second));
-    view.disk = record_of(node, view.key);
-    TRY(look_into_pod(view, sockets, paths));
+    if (auto disk = record_of(node, view.key))
+        view.disk = *std::move(disk);
+    else
+        view.unread_record = std::move(disk).error();
+    TRY(look_into_pod(view, sockets, namespaces));
     view.is_torn = view.disk && view.disk->is_torn;
     if (view.is_torn) // what it lacks would be taken for what is not to be there
         view.disk.reset();
@@ -201,7 +211,8 @@ void examine_endpoint(EndpointView view, Verifier &verifier, Examined &examined)
 }
 
 // By one thread: with sockets of its own, and each network compared once.
-Result<Examined> examine_some(const NodeView &node, std::span<const EndpointEntry> rest, const NamespacePaths &paths) {
+Result<Examined> examine_some(const NodeView &node, std::span<const EndpointEntry> rest,
+                              const PodNamespaces &namespaces) {
     constexpr std::size_t kTogether = 32; // each has a descriptor or two
     Examined examined;
     net::Netlink host = TRY(net::Netlink::open());
@@ -210,9 +221,9 @@ Result<Examined> examine_some(const NodeView &node, std::span<const EndpointEntr
                       [&](std::uint32_t ifindex, Hook hook) { return hooks.attached(ifindex, hook); });
     while (!rest.empty()) {
         const auto some = rest.first(std::min(rest.size(), kTogether));
-        PodSockets sockets = open_pods(some, paths);
+        PodSockets sockets = open_pods(some, namespaces);
         for (const EndpointEntry &entry : some) {
-            auto view = view_of(node, host, hooks, entry, sockets, paths);
+            auto view = view_of(node, host, hooks, entry, sockets, namespaces);
             const EndpointView named{node, host, hooks, entry.first, entry.second};
             if (view)
                 examine_endpoint(*std::move(view), verifier, examined);
@@ -226,7 +237,9 @@ Result<Examined> examine_some(const NodeView &node, std::span<const EndpointEntr
 
 Result<void> look_at_endpoints(const NodeView &node, Examined &examined) {
     constexpr std::size_t kLeast = 64, kMostThreads = 8;
-    const NamespacePaths paths = TRY(network_namespaces());
+    Errors hidden;
+    PodNamespaces namespaces{TRY(network_namespaces(hidden))};
+    namespaces.hidden = std::move(hidden).result();
     const std::size_t threads = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, kMostThreads);
     const std::size_t each = std::max(kLeast, (node.endpoints.size() + threads - 1) / threads);
     std::vector<Examined> parts((node.endpoints.size() + each - 1) / each);
@@ -234,7 +247,7 @@ Result<void> look_at_endpoints(const NodeView &node, Examined &examined) {
     for (std::size_t i = 0; i < parts.size(); ++i)
         works.emplace_back([&, i]() -> Result<void> {
             const auto rest = std::span<const EndpointEntry>(node.endpoints).subspan(i * each);
-            parts[i] = TRY(examine_some(node, rest.first(std::min(rest.size(), each)), paths));
+            parts[i] = TRY(examine_some(node, rest.first(std::min(rest.size(), each)), namespaces));
             return {};
         });
     TRY(run_parallel(works));
@@ -280,18 +293,17 @@ Result<bool> has_readable_pins(NodeView &node, const Scope &scope, bool only_set
     const std::string &root = node.world.bpffs;
     auto read = read_pins(node, scope, only_settled);
     if (!read && read.error().code == ErrorCode::missing && read.error().system_errno == 0)
-        return std::move(read).error();                        // no endpoint is as selected
-    const bool is_known = static_cast<bool>(wrong_pins(root)); // if they can be opened
-    const auto right = is_known ? refuse_wrong_pins(root) : Result<void>{};
-    if (!right)
+        return std::move(read).error(); // no endpoint is as selected
+    const auto right = refuse_wrong_pins(root);
+    const bool has_wrong = !right && right.error().code == ErrorCode::plugin_not_available;
+    if (has_wrong)
         add(examined, kPins, {}, {{right.error().message, completing_pins(root), {}}}, nullptr);
+    else if (!right && read)
+        add(examined, kPins, with_remedy(right.error()), {}, nullptr);
     if (read)
         return true;
-    if (right) {
-        if (read.error().hint.empty())
-            read.error().hint = remedy_of(read.error());
-        add(examined, kUnreadable, std::move(read), {}, nullptr);
-    }
+    if (!has_wrong)
+        add(examined, kUnreadable, with_remedy(std::move(read).error()), {}, nullptr);
     node.endpoints.clear();
     node.uplinks.clear();
     node.live.reset();
@@ -303,14 +315,19 @@ Result<Examined> look(const Scope &scope, const World &world, bool only_settled)
     NodeView node{world,         std::make_unique<net::Netlink>(TRY(net::Netlink::open())),  scope.state_directory,
                   scope.bin_dir, podlane_networks_in(scope.conf_dir, scope.state_directory), scope.cluster};
     Examined examined;
-    node.loaded = static_cast<bool>(check_live_directory(world.bpffs));
-    const auto pins = node.loaded ? check_pins(world.bpffs) : Result<void>{};
-    if (!pins) {
+    const auto live = is_live(world.bpffs);
+    node.loaded = live && *live;
+    const bool is_absent = live && !*live;
+    const auto pins = !live ? live.error() : *live ? check_pins(world.bpffs) : Result<void>{};
+    if (!pins && pins.error().code == ErrorCode::plugin_not_available) {
         node.other_version = !TRY(maps_of_other_versions(world.bpffs)).empty();
         const char *remedy = node.other_version ? "podlanectl upgrade" : "";
         add(examined, kPins, {}, {{pins.error().message, completing_pins(world.bpffs), remedy}}, nullptr);
+    } else if (!pins) {
+        add(examined, kUnreadable, with_remedy(pins.error()), {}, nullptr);
     }
     const bool readable = node.loaded && pins && TRY(has_readable_pins(node, scope, only_settled, examined));
+    examined.is_partial = !readable && !is_absent;
     for (net::Link &link : TRY(net::list_links(*node.host)))
         node.interface_names.emplace(link.ifindex, std::move(link.name));
     node.hooks = std::make_unique<HookSurvey>(TRY(HookSurvey::make(*node.host)));
@@ -321,7 +338,7 @@ Result<Examined> look(const Scope &scope, const World &world, bool only_settled)
     node.records = list_all_records(node.state_directory, unread);
     node.unread_records = std::move(unread).result();
     look_at_node(node, record_checks(), examined);
-    if (readable || !node.loaded)
+    if (readable || is_absent)
         look_at_node(node, fast_path_checks(), examined);
     if (!readable)
         return examined;
@@ -330,41 +347,10 @@ Result<Examined> look(const Scope &scope, const World &world, bool only_settled)
     return examined;
 } // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): the node owns its socket by a unique_ptr
 
-bool is_wrong(const Row &row) { return row.check->severity == Severity::wrong; }
-
 } // namespace
 
-// A check's remedy may be a new sandbox, for those of its findings that have no repair, or none that succeeded.
-std::string Row::remedy() const {
-    if (!finding.remedy.empty())
-        return finding.remedy;
-    const bool names_repair = check->remedy.find("podlanectl repair") != std::string_view::npos ||
-                              check->remedy.find("doctor --fix") != std::string_view::npos;
-    const bool is_repairable = finding.repair && fixed.empty();
-    return is_repairable && !names_repair ? "podlanectl doctor --fix" : std::string(check->remedy);
-}
-
-bool doctor::is_same(const Row &a, const Row &b) {
-    const auto name = [](const Row &row) {
-        const std::string &what = row.finding.what;
-        const std::size_t end = what.rfind(": ");
-        return end != std::string::npos && what.find_first_of("0123456789", end) == end + 2 ? what.substr(0, end)
-                                                                                            : what;
-    };
-    return a.check->name == b.check->name && a.pod == b.pod && name(a) == name(b);
-}
-
 Result<Examined> doctor::examine(const Scope &scope, const World &world) {
-    constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 100'000'000};
-    Examined first = TRY(look(scope, world, false));
-    if (std::ranges::none_of(first.rows, is_wrong))
-        return first;
-    nanosleep(&kPause, nullptr);
-    Examined second = TRY(look(scope, world, true));
-    std::erase_if(second.rows, [&](const Row &row) {
-        return is_wrong(row) && std::ranges::none_of(first.rows, [&](const Row &old) { return is_same(old, row); });
-    });
-    return second;
+    return examine_in_passes([&](bool only_settled) { return look(scope, world, only_settled); });
 }
 
 Result<LiveState> LiveState::open(const std::string &root) {

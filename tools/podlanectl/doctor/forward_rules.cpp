@@ -2,6 +2,7 @@
 #include "tools/podlanectl/doctor/forward_rules.hpp"
 
 #include "tools/podlanectl/doctor/rule_text.hpp"
+#include "tools/podlanectl/views/program_output.hpp"
 
 #include <algorithm>
 #include <array>

@@ -7,7 +7,7 @@
 #include "maps/entries.hpp"
 #include "maps/file.hpp"
 #include "maps/text.hpp"
-#include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/doctor/doctor.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 
 #include <sys/stat.h>
@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 
 namespace podlane::ctl::doctor {
 namespace {
@@ -40,14 +41,17 @@ Finding must_be_on(const SysctlPath &path) {
 
 Result<void> look_at_bpffs(const NodeView &node, Findings &findings) {
     const std::string &root = node.world.bpffs;
-    if (const auto live = check_live_directory(root); !live && live.error().system_errno == 0) {
+    const auto live = check_live_directory(root);
+    if (!live && live.error().code != ErrorCode::missing)
+        return live;
+    if (!live && live.error().system_errno == 0) {
         report(
             findings, live.error().message, [root] { return prepare_root(root); }, live.error().hint);
         return {};
     }
     struct stat facts {};
-    if (stat(root.c_str(), &facts) != 0)
-        return {}; // nothing was loaded yet
+    if (stat(root.c_str(), &facts) != 0) // nothing was loaded yet
+        return errno == ENOENT ? Result<void>{} : system_error(ErrorCode::bpf, "looking at " + root, errno);
     if (facts.st_uid != 0 || (facts.st_mode & 077U) != 0)
         report(
             findings, root + " is accessible to users other than root",
@@ -68,8 +72,12 @@ Result<void> look_at_features(const NodeView &, Findings &findings) {
 }
 
 Result<void> look_at_btf(const NodeView &, Findings &findings) {
-    if (access("/sys/kernel/btf/vmlinux", R_OK) != 0)
-        report(findings, "/sys/kernel/btf/vmlinux is missing");
+    const std::string types = "/sys/kernel/btf/vmlinux";
+    if (access(types.c_str(), R_OK) == 0)
+        return {};
+    if (errno != ENOENT && errno != ENOTDIR)
+        return system_error(ErrorCode::io_failure, "reading " + types, errno);
+    report(findings, types + " is missing");
     return {};
 }
 
@@ -123,8 +131,9 @@ Result<void> look_at_rp_filter(const NodeView &node, Findings &findings) {
         if (node.uplinks.size() > 1 && !one.name.empty())
             names.push_back(one.name);
     for (const auto &[key, record] : node.endpoints)
-        if ((record.flags & kFromElsewhere) != 0 && !interface_name(record.ifindex).empty())
-            names.push_back(interface_name(record.ifindex));
+        if (const auto there = node.interface_names.find(record.ifindex);
+            (record.flags & kFromElsewhere) != 0 && there != node.interface_names.end())
+            names.push_back(there->second);
     for (const std::string &name : names)
         if (TRY(is_strict(name)))
             report(findings, "rp_filter is strict on " + name, {},

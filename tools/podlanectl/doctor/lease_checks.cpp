@@ -2,6 +2,7 @@
 #include "tools/podlanectl/doctor/lease_checks.hpp"
 
 #include "loader/lost.hpp"
+#include "maps/errors.hpp"
 #include "maps/file.hpp"
 #include "maps/ip.hpp"
 #include "maps/printable.hpp"
@@ -17,33 +18,42 @@ namespace {
 
 // A sentence's end, if the file does not keep the address for the recorded container. host-local writes its ID and, in
 // a second line, the interface's name, which older versions leave out.
-std::optional<std::string> lease_fault(const std::string &path, const AttachmentRecord &record) {
+Result<std::optional<std::string>> lease_fault(const std::string &path, const AttachmentRecord &record) {
+    using Fault = std::optional<std::string>;
     constexpr std::size_t kLargest = 4096;
     const auto text = read_regular_file(path, kLargest);
+    if (!text && text.error().code == ErrorCode::missing)
+        return Fault("is gone");
+    if (!text && text.error().system_errno != 0)
+        return text.error();
     if (!text)
-        return text.error().code == ErrorCode::missing ? "is gone" : "cannot be read (" + text.error().message + ")";
+        return Fault("cannot be read (" + text.error().message + ")");
     std::istringstream words(*text);
     std::string container, ifname;
     words >> container >> ifname;
     if (container.empty())
-        return "is empty";
+        return Fault("is empty");
     if (container == record.container_id && (ifname.empty() || ifname == record.ifname))
-        return std::nullopt;
-    return "names container " + printable(container) + (ifname.empty() ? "" : ", " + printable(ifname));
+        return Fault();
+    return Fault("names container " + printable(container) + (ifname.empty() ? "" : ", " + printable(ifname)));
 }
 
 // Of a pod that has been deleted meanwhile the lease is released.
 Result<void> look_at_leases_of(const AttachmentRecord &record, const std::string &directory, net::Netlink &host,
-                               Findings &findings) {
+                               Findings &findings, Errors &unread) {
     const auto lease = TRY(cni::parse_attachment(record.lease));
     for (const cni::Address &one : lease.addresses) {
         const std::string address = to_string(one.prefix.addr), path = directory + "/" + address;
         const auto fault = lease_fault(path, record);
-        if (!fault || !TRY(is_living(record, host)))
+        if ((fault && !*fault) || !TRY(is_living(record, host)))
             continue;
+        if (!fault) {
+            unread.add(fault.error());
+            continue;
+        }
         const std::string pod = pod_words(TRY(make_endpoint_key(record.container_id, record.ifname)), *record.entry);
-        report(findings, "endpoint " + pod + " uses " + address + ", but the file of its lease " + *fault + ": " + path,
-               {},
+        report(findings,
+               "endpoint " + pod + " uses " + address + ", but the file of its lease " + **fault + ": " + path, {},
                "delete the sandbox of " + pod + ": the runtime creates a new one; or, if no other pod uses " + address +
                    ", write the lease file back: printf '%s\\r\\n%s' " + record.container_id + " " + record.ifname +
                    " > " + path);
@@ -56,6 +66,7 @@ Result<void> look_at_leases_of(const AttachmentRecord &record, const std::string
 Result<void> look_at_lease_files(const NodeView &node, Findings &findings) {
     const ThisNode self = TRY(ThisNode::now());
     std::map<std::string, std::optional<std::string>> directories; // by configuration, most of which are the same
+    Errors unread;
     if (!node.records)
         return node.records.error();
     for (const AttachmentRecord &record : *node.records) {
@@ -66,9 +77,9 @@ Result<void> look_at_lease_files(const NodeView &node, Findings &findings) {
         if (known == directories.end())
             known = directories.emplace(record.config, lease_directory(record)).first;
         if (known->second)
-            TRY(look_at_leases_of(record, *known->second, *node.host, findings));
+            TRY(look_at_leases_of(record, *known->second, *node.host, findings, unread));
     }
-    return {};
+    return std::move(unread).result();
 }
 
 } // namespace podlane::ctl::doctor

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 // doctor: what the runtime's configuration of Podlane's networks needs of the node and of its routes.
 #include "loader/net/route.hpp"
+#include "maps/file.hpp"
 #include "plugin/masquerade.hpp"
 #include "tools/podlanectl/doctor/doctor.hpp"
 #include "tools/podlanectl/doctor/nat_rules.hpp"
-
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -102,8 +101,7 @@ Result<void> look_at_node_routes(const NodeView &node, Findings &findings) {
 
 Result<void> look_at_loopback(const NodeView &node, Findings &findings) {
     constexpr const char *kContainerd = "/run/containerd/containerd.sock";
-    const auto is_there = [](const std::string &path) { return access(path.c_str(), F_OK) == 0; };
-    if (is_there(kContainerd) && is_there(node.bin_dir + "/podlane") && !is_there(node.bin_dir + "/loopback"))
+    if (TRY(exists(kContainerd)) && TRY(exists(node.bin_dir + "/podlane")) && !TRY(exists(node.bin_dir + "/loopback")))
         report(findings, "there is no plugin loopback in " + node.bin_dir);
     return {};
 }

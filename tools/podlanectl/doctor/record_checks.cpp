@@ -95,10 +95,12 @@ Result<void> look_for_uninstalled(const NodeView &node, Findings &findings) {
 }
 
 Result<void> look_for_unknown(const NodeView &node, Findings &findings) {
-    if (!node.unread_records)
+    if (!node.unread_records) {
         report(findings, "records on disk count as none: " + node.unread_records.error().message, {},
                "remove what is there, or repair its file system (`dmesg`); what is not in the maps either, is restored "
                "by a new sandbox alone");
+        findings.back().is_unchecked = true;
+    }
     if (node.other_version)
         return {};
     const auto endpoints = TRY(known_endpoints(node.world.bpffs));

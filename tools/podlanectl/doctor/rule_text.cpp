@@ -4,15 +4,10 @@
 #include "loader/net/legacy_tables.hpp"
 #include "loader/process.hpp"
 #include "maps/text.hpp"
+#include "tools/podlanectl/views/program_output.hpp"
 
 namespace podlane::ctl {
 namespace {
-
-// Rules may exist all the same: another agent's container may have the program.
-Error not_installed(const std::string &program) {
-    return {ErrorCode::missing, program + " is not installed",
-            std::string("install the package ") + (program == "nft" ? "nftables" : "iptables")};
-}
 
 Result<bool> is_installed(const std::string &program) { return !TRY(find_program(program)).empty(); }
 
@@ -24,12 +19,17 @@ struct SavePrograms {
 
 Result<SavePrograms> find_save_programs(const std::string &family) {
     SavePrograms found{family + "-nft-save", family + "-legacy-save"};
+    const bool has_newer = TRY(is_installed(found.newer)), has_older = TRY(is_installed(found.older));
+    if (has_newer && has_older)
+        return found;
     const std::string plain = family + "-save";
     const auto version = output_of(plain, {"--version"});
+    if (!version && version.error().code != ErrorCode::missing)
+        return version.error();
     const bool is_newer = version && version->find("nf_tables") != std::string::npos;
-    if (!TRY(is_installed(found.newer)))
+    if (!has_newer)
         found.newer = version && is_newer ? plain : "";
-    if (!TRY(is_installed(found.older)))
+    if (!has_older)
         found.older = version && !is_newer ? plain : "";
     return found;
 }
@@ -37,18 +37,6 @@ Result<SavePrograms> find_save_programs(const std::string &family) {
 } // namespace
 
 std::vector<std::string_view> words_of(std::string_view line) { return split(line, " \t;"); }
-
-Result<std::string> output_of(const std::string &program, const std::vector<std::string> &arguments) {
-    const std::string path = TRY(find_program(program));
-    if (path.empty())
-        return not_installed(program);
-    const Finished finished = TRY(run_process(path, {"LC_ALL=C", "PATH=/usr/sbin:/sbin:/usr/bin:/bin"}, "", arguments));
-    if (finished.exit_code == 0)
-        return finished.out;
-    const bool is_missing = finished.err.find("No such file or directory") != std::string::npos;
-    return Error{is_missing ? ErrorCode::missing : ErrorCode::io_failure,
-                 path + ": " + finished.err.substr(0, finished.err.find('\n'))};
-}
 
 Result<std::vector<IptablesListing>> iptables_listings(std::string_view table) {
     const bool has_nft = TRY(is_installed("nft"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Runs the programs that print netfilter's rules, and takes what they print apart.
+// Takes apart what the programs print that list netfilter's rules.
 #pragma once
 
 #include "maps/result.hpp"
@@ -42,9 +42,6 @@ template <typename OnLine, typename End> void each_nft_line(std::string_view lis
     });
     end(at);
 }
-
-// ErrorCode::missing if the program, or what it is to print, is not there.
-Result<std::string> output_of(const std::string &program, const std::vector<std::string> &arguments);
 
 // The rules of iptables and ip6tables in the table that nft(8) does not print: those of the older iptables and, if
 // nft(8) is not installed, those of the iptables that is built on nf_tables. ErrorCode::missing if none of these

@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -138,11 +139,13 @@ Result<Question> question_of(const Call &call, const Place &place) {
         question.source = TRY(own_address(*place.owner, is_ipv4(to.addr)));
     }
     if (is_ipv4(question.source) != is_ipv4(question.destination))
-        return usage_error("source and destination are of different families");
+        return usage_error("source " + to_string(question.source) + " and destination " +
+                               to_string(question.destination) + " are of different families",
+                           "name two IPv4 addresses, or two IPv6 addresses");
     const std::string size = call.value(Opt::size).value_or("0");
     const auto bytes = parse_number<decltype(question.ip_bytes)>(size);
     if (!bytes)
-        return usage_error("--size needs a number of bytes");
+        return usage_error("--size \"" + size + "\" is not a number of bytes");
     question.ip_bytes = *bytes;
     const Mac inside = place.owner == nullptr ? kForeignMac : to_mac(place.owner->pod_mac);
     const Mac outside = place.owner == nullptr ? TRY(interface_mac(place.interface)) : to_mac(place.owner->host_mac);
@@ -151,10 +154,18 @@ Result<Question> question_of(const Call &call, const Place &place) {
     return question;
 }
 
+// 0: no interface has this name.
+Result<std::uint32_t> number_of_interface(const std::string &name) {
+    const std::uint32_t ifindex = if_nametoindex(name.c_str());
+    if (ifindex == 0 && errno != ENODEV)
+        return system_error(ErrorCode::io_failure, "looking for interface " + name, errno);
+    return ifindex;
+}
+
 Result<Place> place_of(const Call &call, const World &world, std::vector<EndpointEntry> &chosen) {
     const bool out = call.has(Opt::out);
     const std::string from = call.value(Opt::from).value_or("");
-    const std::uint32_t ifindex = if_nametoindex(from.c_str());
+    const std::uint32_t ifindex = TRY(number_of_interface(from));
     for (const auto &[uplink_ifindex, entry] : TRY((read_map<std::uint32_t, uplink>(world.bpffs, PODLANE_MAP_UPLINKS))))
         if (ifindex != 0 && uplink_ifindex == ifindex)
             return Place{ifindex, from, out ? Hook::egress : Hook::ingress,
@@ -260,11 +271,13 @@ Place place_after(const Next &next) {
 }
 
 Result<Bytes> frame_of(const Call &call, const Place &place) {
-    const auto frame =
-        call.has(Opt::frame) ? frame_from_hex(*call.value(Opt::frame)) : build_frame(TRY(question_of(call, place)));
-    if (!frame)
-        return usage_error(frame.error().message);
-    return *frame;
+    constexpr std::size_t kMostShown = 64;
+    const bool is_given = call.has(Opt::frame);
+    auto frame = is_given ? frame_from_hex(*call.value(Opt::frame)) : build_frame(TRY(question_of(call, place)));
+    if (frame)
+        return frame;
+    const std::string text = call.value(is_given ? Opt::frame : Opt::size).value_or("").substr(0, kMostShown);
+    return usage_error("--" + std::string(is_given ? "frame" : "size") + " \"" + text + "\": " + frame.error().message);
 }
 
 // Follows the packet from program to program, until none of Podlane's follows.

@@ -16,7 +16,6 @@
 #include "tools/podlanectl/views/uplink.hpp"
 
 #include <array>
-#include <cerrno>
 #include <functional>
 #include <map>
 #include <set>
@@ -229,10 +228,7 @@ Result<std::string> exposition(const Wanted &wanted, const World &world, const A
     Exposition out(format);
     out.gauge("podlane_build_info", "Version of podlanectl.");
     out.sample({{"version", std::string(kVersion)}}, 1);
-    const auto live = check_live_directory(world.bpffs);
-    if (!live && live.error().system_errno == EACCES)
-        return live.error();
-    const bool loaded = static_cast<bool>(live);
+    const bool loaded = TRY(is_live(world.bpffs));
     out.gauge("podlane_loaded", "1 once the programs and maps were loaded, with the first pod after a boot.");
     out.sample({}, loaded ? 1 : 0);
     if (!loaded)

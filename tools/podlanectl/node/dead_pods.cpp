@@ -80,7 +80,8 @@ Result<void> collect_dead_pods(const World &world, bool owned, const std::string
                              "; correct that, then podlanectl uninstall");
     }
     const auto all = TRY(all_attachments(world, owned, state_directory));
-    const auto namespaces = TRY(network_namespaces()); // last: those of all that is on record are among them
+    Errors hidden;
+    const auto namespaces = TRY(network_namespaces(hidden)); // last: those of all that is on record are among them
     net::Netlink host = TRY(net::Netlink::open());
     std::vector<AttachmentRecord> gone;
     for (const AttachmentRecord &one : all) {
@@ -89,8 +90,9 @@ Result<void> collect_dead_pods(const World &world, bool owned, const std::string
         const bool is_of_boot = one.boot_id == boot;
         if (is_of_boot && one.entry && one.entry->ifindex != 0 && TRY(is_living(one, host)))
             continue;
-        if (is_of_boot && (!shows_namespace_of(one) || (one.entry ? is_among(namespaces, *one.entry, one.netns_cookie)
-                                                                  : is_namespace_there(one.netns)))) {
+        if (is_of_boot &&
+            (!shows_namespace_of(one, !hidden.none()) ||
+             (one.entry ? is_among(namespaces, *one.entry, one.netns_cookie) : is_namespace_there(one.netns)))) {
             ++dead.without_interface;
             continue;
         }

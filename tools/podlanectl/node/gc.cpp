@@ -159,16 +159,22 @@ GarbageRow collect(const EndpointEntry &entry, const Found &found, const Context
                   : GarbageRow{entry, Outcome::removed};
 }
 
-using Namespaces = std::map<std::uint64_t, std::string>;
+struct Namespaces {
+    std::map<std::uint64_t, std::string> paths;
+    Result<void> hidden{}; // by processes
+};
 
 bool is_of(const EndpointEntry &entry, const AttachmentRecord &record) {
     return field_text(entry.first.container_id) == record.container_id &&
            field_text(entry.first.ifname) == record.ifname;
 }
 
-GarbageRow unseen(const EndpointEntry &entry, const AttachmentRecord &record) {
+GarbageRow unseen(const EndpointEntry &entry, const AttachmentRecord &record, const Namespaces &namespaces) {
     if (record.netns.empty())
         return {entry, Outcome::kept, "no record says where its namespace was; a DEL or GC of the runtime removes it"};
+    if (record.netns.starts_with("/proc/"))
+        return {entry, Outcome::kept,
+                "its namespace may be one that a process hides: " + namespaces.hidden.error().message};
     return {entry, Outcome::kept,
             "there is no directory of its namespace " + record.netns + "; run gc on the node itself"};
 }
@@ -192,11 +198,12 @@ Result<void> collect_known(const std::vector<EndpointEntry> &endpoints, const st
         if (TRY(has_link(context.host, entry.second)))
             continue;
         const AttachmentRecord record = record_of(entry, records, context);
-        if (is_among(namespaces, entry.second, record.netns_cookie)) {
+        if (is_among(namespaces.paths, entry.second, record.netns_cookie)) {
             if (entry.second.ifindex != 0)
                 rows.all.push_back({entry, Outcome::kept, "its container exists, without the interface"});
-        } else if ((entry.second.ifindex == 0 || !record.netns.empty()) && !shows_namespace_of(record)) {
-            rows.all.push_back(unseen(entry, record));
+        } else if ((entry.second.ifindex == 0 || !record.netns.empty()) &&
+                   !shows_namespace_of(record, !namespaces.hidden)) {
+            rows.all.push_back(unseen(entry, record, namespaces));
         } else {
             rows.add_dead(entry, record);
         }
@@ -227,9 +234,10 @@ Result<Life> life_of(const AttachmentRecord &record, const ThisNode &node, const
         return Life::dead;
     if (TRY(is_add_under_way(record)) || (record.entry && TRY(has_link(host, *record.entry))))
         return Life::alive;
-    if (record.entry ? is_among(namespaces, *record.entry, record.netns_cookie) : is_namespace_there(record.netns))
+    if (record.entry ? is_among(namespaces.paths, *record.entry, record.netns_cookie)
+                     : is_namespace_there(record.netns))
         return Life::alive;
-    return shows_namespace_of(record) ? Life::dead : Life::unseen;
+    return shows_namespace_of(record, !namespaces.hidden) ? Life::dead : Life::unseen;
 }
 
 // Objects that the maps do not know (any more). Returns whether a record is selected.
@@ -252,7 +260,7 @@ Result<bool> collect_recorded(const Selection &selection, const std::vector<Endp
         if (!life)
             rows.all.push_back({entry, Outcome::failed, life.error().message});
         else if (*life == Life::unseen)
-            rows.all.push_back(unseen(entry, record));
+            rows.all.push_back(unseen(entry, record, namespaces));
         else if (*life == Life::dead)
             rows.add_dead(entry, record);
     }
@@ -314,7 +322,9 @@ Result<int> gc(const Call &call, World &world) {
         return Error{ErrorCode::missing, "there is no plugin " + context.plugin + " to call DEL of",
                      "name its directory with --bin-dir"};
     auto torn = find_torn_records(context.state_directory, world.bpffs); // before others are removed
-    const Namespaces namespaces = TRY(network_namespaces()); // last: those of all that is on record are among them
+    Errors hidden;
+    Namespaces namespaces{TRY(network_namespaces(hidden))}; // last: those of all that is on record are among them
+    namespaces.hidden = std::move(hidden).result();
     Rows rows;
     const std::vector<EndpointEntry> selected = TRY(only_selected(endpoints, selection, world));
     TRY(collect_known(selected, records, namespaces, context, rows));

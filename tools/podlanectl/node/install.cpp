@@ -2,6 +2,7 @@
 // install: copies the plugin and writes a configuration list for the runtime.
 #include "loader/net/legacy_tables.hpp"
 #include "loader/net/link.hpp"
+#include "maps/errors.hpp"
 #include "maps/file.hpp"
 #include "maps/ip.hpp"
 #include "maps/printable.hpp"
@@ -9,11 +10,11 @@
 #include "plugin/cni/list.hpp"
 #include "plugin/cni/pod_ranges.hpp"
 #include "plugin/cni/request.hpp"
-#include "plugin/node_program.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "tools/podlanectl/node/installed.hpp"
 #include "tools/podlanectl/node/node_object.hpp"
 #include "tools/podlanectl/node/nouns.hpp"
+#include "tools/podlanectl/views/program_output.hpp"
 
 #include <unistd.h>
 
@@ -172,9 +173,12 @@ constexpr auto kKnown = std::to_array<Known>({
 
 // By the rules it writes; empty if there are none, or no program that prints them.
 Result<std::string> kube_proxy_mode() {
-    const auto printed = [](const std::string &program, const std::vector<std::string> &arguments) {
-        const auto done = run(Until(), program, arguments, "");
-        return done && done->exit_code == 0 ? done->out : std::string();
+    Errors unread;
+    const auto printed = [&](const std::string &program, const std::vector<std::string> &arguments) {
+        auto text = output_of(program, arguments);
+        if (!text && text.error().code != ErrorCode::missing)
+            unread.add(text.error());
+        return text ? *std::move(text) : std::string();
     };
     if (printed("nft", {"list", "tables"}).find(" kube-proxy") != std::string::npos)
         return std::string("nftables");
@@ -188,13 +192,17 @@ Result<std::string> kube_proxy_mode() {
     if (has_services("iptables-nft-save") || ((has_older || is_newer) && has_services("iptables-save")) ||
         (has_older && has_services("iptables-legacy-save")))
         return std::string("iptables");
+    TRY(std::move(unread).result());
     return std::string();
 }
 
+// The installed files do not depend on the mode of kube-proxy.
 Result<std::vector<std::string>> networks_of_node() {
     std::vector<std::string> story;
-    if (const std::string mode = TRY(kube_proxy_mode()); !mode.empty())
-        story.push_back("kube-proxy: " + mode + " mode: Services need nothing else");
+    if (const auto mode = kube_proxy_mode(); !mode)
+        story.push_back("kube-proxy: its mode is not known: " + mode.error().message);
+    else if (!mode->empty())
+        story.push_back("kube-proxy: " + *mode + " mode: Services need nothing else");
     net::Netlink host = TRY(net::Netlink::open());
     for (const Known &known : kKnown)
         if (TRY(net::find_link(host, std::string(known.link))))
@@ -226,7 +234,7 @@ Result<std::string> find_plugin(const Call &call) {
         return system_error(ErrorCode::io_failure, "reading /proc/self/exe", errno);
     const std::string here = std::string(self.data()).substr(0, std::string(self.data()).rfind('/'));
     for (const std::string &place : {here + "/podlane", here + "/../plugin/podlane", here + "/../lib/cni/podlane"})
-        if (access(place.c_str(), X_OK) == 0)
+        if (TRY(is_program(place)))
             return place;
     return Error{ErrorCode::missing, "the plugin podlane is not beside podlanectl", "name the file with --plugin"};
 }

@@ -13,6 +13,7 @@
 #include "loader/settings.hpp"
 #include "loader/tracking.hpp"
 #include "maps/errors.hpp"
+#include "maps/file.hpp"
 #include "maps/printable.hpp"
 #include "plugin/node_program.hpp"
 #include "plugin/others.hpp"
@@ -23,7 +24,6 @@
 #include "tools/podlanectl/node/installed.hpp"
 #include "tools/podlanectl/node/node_object.hpp"
 #include "tools/podlanectl/node/nouns.hpp"
-#include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/namespaces.hpp"
 #include "tools/podlanectl/views/reader.hpp"
 
@@ -204,7 +204,8 @@ Result<bool> owns_pins(const std::string &root) {
         return true;
     if (owned.error().code != ErrorCode::plugin_not_available)
         return std::move(owned).error();
-    const auto namespaces = TRY(network_namespaces());
+    Errors hidden; // in one of those nothing could be detached from here
+    const auto namespaces = TRY(network_namespaces(hidden));
     const auto there = namespaces.find(TRY(netns_of(root)));
     if (there == namespaces.end())
         return false;
@@ -234,7 +235,7 @@ Result<void> detach_node(const std::string &root, bool owned, const std::string 
             recorded.interfaces.insert(ifindex);
     NetworksById networks = TRY(read_networks(root, story));
     // The uplinks are known from the maps alone; without these, by the names of the programs.
-    const bool lost_pins = on_disk && !check_live_directory(root);
+    const bool lost_pins = on_disk && !TRY(is_live(root));
     if (story.containers() != 0)
         report_masquerade(networks, recorded.networks, story);
     TRY(detach_all(root, recorded.interfaces, lost_pins && elsewhere.empty(), story));
@@ -322,7 +323,7 @@ Result<void> remove_plugin(const std::string &bin_dir, Story &story) {
     const std::string whose = story.containers() != 0
                                   ? "the DEL of " + std::to_string(story.containers()) + " pods"
                                   : "what is left of " + std::to_string(story.dead.kept.size()) + " containers";
-    if (access((bin_dir + "/podlane").c_str(), F_OK) == 0)
+    if (TRY(exists(bin_dir + "/podlane")))
         story.lines.push_back("kept, for " + whose + ": " + bin_dir +
                               "/podlane; when they are gone: podlanectl uninstall");
     return {};

@@ -210,14 +210,18 @@ output::Table beside(output::Table left, output::Table right) {
 // By the verifier of CHECK and doctor. None if the endpoint is not on disk, or its container is not found.
 class Verification {
   public:
+    // `hidden`: why not all namespaces are known.
     Verification(AttachmentRecords records, const Tables &tables, net::Netlink &host,
-                 std::map<std::uint64_t, std::string> namespaces)
-        : records_(std::move(records)), verifier_(host, tables), namespaces_(std::move(namespaces)) {}
+                 std::map<std::uint64_t, std::string> namespaces, Result<void> hidden)
+        : records_(std::move(records)), verifier_(host, tables), namespaces_(std::move(namespaces)),
+          hidden_(std::move(hidden)) {}
 
     Result<std::optional<Result<void>>> of(const endpoint_key &key, const endpoint &value) {
         const auto record =
             TRY(records_.find(std::string(field_text(key.container_id)), std::string(field_text(key.ifname))));
         auto pod = record ? TRY(open_among(namespaces_, value, record->netns_cookie)) : std::nullopt;
+        if (record && !pod && !hidden_)
+            return std::optional(hidden_);
         return pod ? std::optional(verify_recorded(*record, value, *pod, verifier_)) : std::nullopt;
     }
 
@@ -225,6 +229,7 @@ class Verification {
     AttachmentRecords records_;
     Verifier verifier_;
     std::map<std::uint64_t, std::string> namespaces_;
+    Result<void> hidden_;
 };
 
 Result<output::Table> details_table(const std::vector<EndpointEntry> &entries, const std::string &state_directory,
@@ -234,8 +239,12 @@ Result<output::Table> details_table(const std::vector<EndpointEntry> &entries, c
     const auto tables = Tables::open(world.bpffs, Access::read_only); // some pins may be missing
     net::Netlink host = TRY(net::Netlink::open());
     std::optional<Verification> verification;
-    if (tables)
-        verification.emplace(AttachmentRecords(state_directory, world.bpffs), *tables, host, TRY(network_namespaces()));
+    if (tables) {
+        Errors hidden;
+        auto namespaces = TRY(network_namespaces(hidden));
+        verification.emplace(AttachmentRecords(state_directory, world.bpffs), *tables, host, std::move(namespaces),
+                             std::move(hidden).result());
+    }
     std::vector<Details> rows;
     for (const auto &[key, value] : entries) {
         const auto link = value.ifindex == 0 ? std::nullopt : TRY(net::find_link(host, value.ifindex));

@@ -135,8 +135,13 @@ Result<output::Table> history_table(const Selection &selection, std::size_t most
 
 namespace {
 
+// A pod that an option selects may have had no call; a word may not have been meant to select one.
 Result<int> history_list(const Call &call, World &world) {
-    world.print(TRY(history_table(TRY(Selection::of(call)), TRY(how_many(call)), world)));
+    const output::Table table = TRY(history_table(TRY(Selection::of(call)), TRY(how_many(call)), world));
+    if (table.rows.empty() && !call.argument.empty())
+        return Error{ErrorCode::missing, "no call of \"" + call.argument + "\" is in the history",
+                     "name a pod, a container or an address; of the last N calls: --last N"};
+    world.print(table);
     return 0;
 }
 

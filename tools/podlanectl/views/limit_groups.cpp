@@ -128,6 +128,7 @@ Result<int> limit_group_list(const Call &call, World &world) {
 
 Result<int> limit_group_set(const Call &call, World &world) {
     TRY(require_rate(call, "set-group", "tenant-a --egress 100M"));
+    TRY(warn_of_rates(call, world));
     TRY(read_groups(call, world)); // says what is missing before the lock does
     {
         const Lock lock = TRY(Lock::exclusive(world.bpffs));

@@ -72,10 +72,10 @@ std::string version_note(std::string_view base, unsigned version) {
 
 Result<std::optional<MapReport>> read_one(const std::string &directory, const std::string &name) {
     Result<OpenMap> map = open_pinned_map(directory + "/" + name);
-    if (!map) // a program, or deleted meanwhile
-        return map.error().system_errno == EPERM || map.error().system_errno == EACCES
-                   ? Result<std::optional<MapReport>>(std::move(map).error())
-                   : std::optional<MapReport>{};
+    if (!map && is_no_object(map.error()) && map.error().system_errno != EACCES)
+        return std::optional<MapReport>{}; // a program, a link, or deleted meanwhile
+    if (!map)
+        return std::move(map).error();
     MapReport report;
     report.name = name;
     report.version = split_version(name).second;

@@ -25,15 +25,25 @@ std::uint64_t inode_of(std::string_view text) {
     return inode;
 }
 
-Result<void> add_inhabited(std::map<std::uint64_t, std::string> &found) {
+// The kernel refuses the link of a process that has just ended, too.
+Result<void> refuse_hidden(const std::string &path, const std::string &process, int system_errno) {
+    if (system_errno == ENOENT || system_errno == ENOTDIR || system_errno == ESRCH || !TRY(exists("/proc/" + process)))
+        return {};
+    Error error = system_error(ErrorCode::io_failure, "reading " + path, system_errno);
+    if (system_errno == EACCES || system_errno == EPERM)
+        error.hint = "run as root with CAP_SYS_PTRACE (not in a restricted container)";
+    return error;
+}
+
+Result<void> add_inhabited(std::map<std::uint64_t, std::string> &found, Errors &unread) {
     for (const std::string &name : TRY(names_in("/proc"))) {
         const std::string path = "/proc/" + name + "/ns/net";
         std::array<char, 64> target{};
         if (readlink(path.c_str(), target.data(), target.size() - 1) > 0) {
             if (const std::uint64_t inode = inode_of(target.data()); inode != 0)
                 found.try_emplace(inode, path);
-        } else if (errno == ENOMEM || errno == EIO) { // others say that there is none, or none any more
-            return system_error(ErrorCode::io_failure, "reading " + path, errno);
+        } else if (unread.none()) { // one is enough to say that some are hidden
+            unread.add(refuse_hidden(path, name, errno));
         }
     }
     return {};
@@ -55,9 +65,9 @@ std::map<std::uint64_t, std::string> mounted_namespaces(const std::string &mount
     return found;
 }
 
-Result<std::map<std::uint64_t, std::string>> network_namespaces() {
+Result<std::map<std::uint64_t, std::string>> network_namespaces(Errors &unread) {
     std::map<std::uint64_t, std::string> found = mounted_namespaces(TRY(read_file("/proc/self/mountinfo")));
-    TRY(add_inhabited(found));
+    TRY(add_inhabited(found, unread));
     return found;
 }
 
@@ -77,10 +87,11 @@ bool is_namespace_there(const std::string &path) {
     return !there || *there;
 }
 
-bool shows_namespace_of(const AttachmentRecord &record) {
-    if (record.netns.empty())
+bool shows_namespace_of(const AttachmentRecord &record, bool are_some_hidden) {
+    const bool is_of_process = record.netns.starts_with("/proc/");
+    if (record.netns.empty() || (is_of_process && are_some_hidden))
         return record.entry && record.entry->ifindex != 0;
-    return record.netns.starts_with("/proc/") || is_namespace_there(record.netns.substr(0, record.netns.rfind('/')));
+    return is_of_process || is_namespace_there(record.netns.substr(0, record.netns.rfind('/')));
 }
 
 Result<std::optional<net::Netlink>> open_among(const std::map<std::uint64_t, std::string> &namespaces,

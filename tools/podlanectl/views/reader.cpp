@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -23,9 +24,13 @@ Error denied(std::string_view what, int system_errno) {
 }
 
 // The nearest directory at or above `path` that exists.
-std::string existing_ancestor(std::string path) {
+Result<std::string> existing_ancestor(std::string path) {
     struct stat facts {};
     while (path.size() > 1 && stat(path.c_str(), &facts) != 0) {
+        if (errno == EACCES)
+            return denied(path, errno);
+        if (errno != ENOENT && errno != ENOTDIR)
+            return system_error(ErrorCode::bpf, "looking for " + path, errno);
         const std::size_t slash = path.find_last_of('/');
         path = slash == 0 || slash == std::string::npos ? "/" : path.substr(0, slash);
     }
@@ -45,7 +50,7 @@ Error explain_missing(const std::string &root, std::string_view name) {
     const auto other = other_version(root, name);
     if (!other)
         return other.error();
-    error.hint = other->empty() ? "its pin was removed; the next ADD of the podlane plugin restores it"
+    error.hint = other->empty() ? "its pin was removed; podlanectl repair restores it"
                                 : "there is " + *other + ": use the podlanectl of the installed podlane";
     return error;
 }
@@ -102,10 +107,11 @@ bool is_no_object(const Error &error) {
 
 Result<void> check_live_directory(const std::string &root) {
     struct statfs facts {};
-    const std::string ancestor = existing_ancestor(root);
+    const std::string ancestor = TRY(existing_ancestor(root));
     if (statfs(ancestor.c_str(), &facts) != 0)
         return errno == EACCES ? denied(root, errno)
-                               : system_error(ErrorCode::missing, "looking at " + ancestor, errno);
+                               : system_error(errno == ENOENT ? ErrorCode::missing : ErrorCode::bpf,
+                                              "looking at " + ancestor, errno);
     if (facts.f_type != BPF_FS_MAGIC)
         return Error{ErrorCode::missing, "no bpffs is mounted at " + root,
                      "mount it (" + mount_command(root) + "), or name another directory with --bpffs"};
@@ -120,6 +126,13 @@ Result<void> check_live_directory(const std::string &root) {
                  "no pod was attached since the node booted; if its configuration has another \"bpffs\", name that "
                  "directory with --bpffs",
                  ENOENT};
+}
+
+Result<bool> is_live(const std::string &root) {
+    auto live = check_live_directory(root);
+    if (!live && live.error().code != ErrorCode::missing)
+        return std::move(live).error();
+    return static_cast<bool>(live);
 }
 
 Result<std::vector<std::string>> pin_names(const std::string &directory) {

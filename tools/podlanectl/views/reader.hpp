@@ -54,6 +54,8 @@ Result<std::vector<std::pair<K, V>>> read_map_if_there(const std::string &root, 
 
 // Ok if `root`/live exists; otherwise the reason and the remedy.
 Result<void> check_live_directory(const std::string &root);
+// false: it does not exist. A failed look is no answer.
+Result<bool> is_live(const std::string &root);
 // The pins directly in `directory`, sorted by name; empty if it does not exist.
 Result<std::vector<std::string>> pin_names(const std::string &directory);
 

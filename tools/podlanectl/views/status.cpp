@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // status: overview of Podlane on this node.
+#include "loader/net/link.hpp"
 #include "loader/object.hpp"
 #include "loader/pace.hpp"
 #include "loader/probe.hpp"
@@ -97,7 +98,17 @@ constexpr std::array<Column<StatusFinding>, 2> kFindings = {{
     {{"", "remedy", "remedy"}, [](const StatusFinding &f) { return text_cell(f.remedy); }},
 }};
 
-void note(Report &report, const Error &error) { report.findings.push_back({error.message, error.hint}); }
+// Once: several views may meet the same error.
+void note(Report &report, const Error &error) {
+    if (std::ranges::find(report.findings, error.message, &StatusFinding::what) == report.findings.end())
+        report.findings.push_back({error.message, error.hint});
+}
+
+// look_at_maps and look_at_programs say what is missing.
+void note_unless_missing(Report &report, const Error &error) {
+    if (error.code != ErrorCode::missing)
+        note(report, error);
+}
 
 void look_at_programs(Report &report, const World &world) {
     for (const std::string_view pinned : kProgramNames) {
@@ -108,8 +119,7 @@ void look_at_programs(Report &report, const World &world) {
             continue; // optional: reported by "limiters"
         if (!facts) {
             report.programs.push_back({name, {}, false, 0});
-            report.findings.push_back({facts.error().message, "remove " + live_directory(world.bpffs) +
-                                                                  "; the next ADD loads the programs again"});
+            report.findings.push_back({facts.error().message, "podlanectl repair"});
             continue;
         }
         const std::uint64_t loaded = facts->loaded_ns;
@@ -125,8 +135,7 @@ void look_at_maps(Report &report, const World &world) {
     for (const MapReport &map : report.maps) {
         const bool evicts = map.facts.type == BPF_MAP_TYPE_LRU_HASH || map.facts.type == BPF_MAP_TYPE_ARRAY;
         if (!map.there)
-            report.findings.push_back({"map " + map.path + " is missing", "remove " + live_directory(world.bpffs) +
-                                                                              "; the next ADD creates the maps again"});
+            report.findings.push_back({"map " + map.path + " is missing", "podlanectl repair"});
         else if (!map.note.empty())
             report.findings.push_back({"map " + map.path + ": " + map.note,
                                        "use the podlanectl of the installed podlane, or remove the pin"});
@@ -143,15 +152,13 @@ Result<void> look_at_endpoints(Report &report, const Selection &selection, const
     if (!entries) {
         if (!selection.selects_all())
             return entries.error();
-        // A missing map is a finding of look_at_maps.
-        if (entries.error().code != ErrorCode::missing)
-            note(report, entries.error());
+        note_unless_missing(report, entries.error());
         return {};
     }
     std::map<std::string, std::uint64_t> count;
     for (const auto &[key, value] : *entries) {
         ++count[std::string(field_text(value.network_name))];
-        if (value.ifindex != 0 && interface_name(value.ifindex).empty())
+        if (value.ifindex != 0 && TRY(net::link_name(value.ifindex)).empty())
             report.findings.push_back({"endpoint " + pod_words(key, value) + ": its interface " +
                                            std::string(field_text(value.host_ifname)) + " is gone",
                                        "its container is gone without a DEL: the runtime's next GC removes it"});
@@ -164,7 +171,7 @@ Result<void> look_at_endpoints(Report &report, const Selection &selection, const
 void look_at_uplinks(Report &report, const World &world) {
     const Result<std::vector<UplinkReport>> uplinks = read_uplinks(world);
     if (!uplinks)
-        return; // a missing map or program is a finding already
+        return note_unless_missing(report, uplinks.error());
     for (const UplinkReport &one : *uplinks)
         if (one.name.empty() || !one.has_programs)
             report.findings.push_back({one.name.empty() ? "uplink " + std::to_string(one.ifindex) + " is gone"
@@ -180,7 +187,7 @@ void look_at_needs(Report &report, const World &world) {
         report.findings.push_back({**fault, "podlanectl doctor --fix, or the next ADD with a limit"});
     const auto endpoints = read_map<endpoint_key, endpoint>(world.bpffs, PODLANE_MAP_ENDPOINTS);
     if (!endpoints)
-        return; // a missing map is a finding of look_at_maps
+        return note_unless_missing(report, endpoints.error());
     const auto without = networks_without_tracking(*endpoints);
     if (!without)
         return note(report, without.error());
@@ -203,6 +210,8 @@ Result<Report> look(const Selection &selection, const World &world) {
         note(report, live.error());
         return report;
     }
+    if (!limiters)
+        note(report, limiters.error());
     report.node.fast_path = fast_path_words(world);
     look_at_programs(report, world);
     look_at_needs(report, world);

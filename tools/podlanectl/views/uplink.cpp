@@ -2,13 +2,13 @@
 // uplink list, uplink sync, uplink detach: the interfaces by which pods reach other nodes.
 #include "tools/podlanectl/views/uplink.hpp"
 
+#include "loader/net/link.hpp"
 #include "loader/object.hpp"
 #include "loader/pins.hpp"
 #include "loader/uplink.hpp"
 #include "maps/text.hpp"
 #include "plugin/announcement.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
-#include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/network.hpp"
 #include "tools/podlanectl/views/nouns.hpp"
 #include "tools/podlanectl/views/reader.hpp"
@@ -63,7 +63,7 @@ Result<std::vector<UplinkReport>> read_uplinks(const World &world, const Program
     for (const auto &[ifindex, entry] : TRY(read_map<std::uint32_t, uplink>(world.bpffs, PODLANE_MAP_UPLINKS))) {
         UplinkReport &one = all.emplace_back();
         one.ifindex = ifindex;
-        one.name = interface_name(ifindex);
+        one.name = TRY(net::link_name(ifindex));
         for (const std::uint32_t network : entry.networks)
             if (network != 0)
                 one.networks.push_back(network_words(names, network));
@@ -138,7 +138,7 @@ Result<int> uplink_detach(const Call &call, World &world) {
         const UplinkTables tables = TRY(UplinkTables::open(world.bpffs));
         std::vector<std::uint32_t> chosen;
         for (const auto &[ifindex, entry] : TRY(tables.uplinks.entries()))
-            if (call.argument == "all" || interface_name(ifindex) == call.argument)
+            if (call.argument == "all" || TRY(net::link_name(ifindex)) == call.argument)
                 chosen.push_back(ifindex);
         if (chosen.empty() && call.argument != "all")
             return Error{ErrorCode::missing, "interface " + call.argument + " is not an uplink",

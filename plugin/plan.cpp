@@ -342,6 +342,10 @@ bool has_mtu_for(std::span<const ip_addr> addresses, std::uint32_t mtu) {
     return mtu >= kSmallestIpv6Mtu || std::ranges::all_of(addresses, is_ipv4);
 }
 
+std::string mtu_is_too_small(const std::string &place, std::uint32_t mtu) {
+    return place + " has MTU " + std::to_string(mtu) + ", and IPv6 takes at least " + std::to_string(kSmallestIpv6Mtu);
+}
+
 Result<Plan> make_plan(const cni::Request &request, const cni::Attachment &lease, const NodeFacts &node) {
     const cni::Config &config = request.config;
     const std::vector<cni::Address> leased = addresses_of(lease, request.ifname);

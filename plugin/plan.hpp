@@ -115,6 +115,7 @@ struct Plan {
 // The kernel takes IPv6 off an interface with a smaller MTU (RFC 8200, section 5).
 inline constexpr std::uint32_t kSmallestIpv6Mtu = 1280;
 bool has_mtu_for(std::span<const ip_addr> addresses, std::uint32_t mtu);
+std::string mtu_is_too_small(const std::string &place, std::uint32_t mtu);
 
 // Of the container's namespace as a whole.
 std::vector<Setting> pod_settings_of(const cni::Config &config, const Plan &plan);

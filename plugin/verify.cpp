@@ -88,8 +88,7 @@ Result<void> check_links(Checked &c) {
     const net::Link pod = TRY(check_pod_end(c));
     c.pod_qdisc = pod.qdisc;
     if (c.record.mode != ENDPOINT_AFTER_MAIN && !has_mtu_for(c.addresses(), pod.mtu))
-        return gone("interface " + c.request.ifname + " of the container has MTU " + std::to_string(pod.mtu) +
-                    ", and IPv6 takes at least " + std::to_string(kSmallestIpv6Mtu));
+        return gone(mtu_is_too_small("interface " + c.request.ifname + " of the container", pod.mtu));
     if (host->peer_ifindex != pod.ifindex)
         return gone("interface " + c.request.ifname + " of the container is not the other end of " + c.host_ifname());
     const bool bound = (c.record.flags & INTERFACE_ANTI_SPOOF) != 0;

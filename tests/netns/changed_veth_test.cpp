@@ -178,9 +178,11 @@ TEST_F(ChangedVethTest, APodsMtuThatIsTooSmallForIpv6IsNamedAndRepaired) {
     const Pod made = make();
     const Json whole = host_link(made);
     made.container->run("ip link set eth0 mtu 1279");
-    const std::string says = "interface eth0 of the container has MTU 1279, and IPv6 takes at least 1280";
-    EXPECT_THAT(check(made), fails_with(105, {says}));
-    EXPECT_THAT(ctl("doctor"), prints(1, {says}));
+    const std::string says = "has MTU 1279, and IPv6 takes at least 1280";
+    EXPECT_THAT(check(made), fails_with(105, {"interface eth0 of the container " + says}));
+    const Output found = ctl("doctor");
+    EXPECT_THAT(found, prints(1, {"eth0 in the container " + says}));
+    EXPECT_THAT(found.out, testing::Not(HasSubstr("neighbour")));
     EXPECT_EQ(host_link(made).at("mtu"), whole.at("mtu"));
     EXPECT_EQ(run(made.container->ns(), words("ping -c1 -W2 203.0.113.2")).rc, 0);
     EXPECT_THAT(ctl("repair"), prints(0, {says}));

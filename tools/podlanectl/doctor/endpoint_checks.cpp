@@ -35,7 +35,10 @@ bool has_family(const EndpointView &e, bool ipv4) {
 // The container's interface is accessible, and was created by Podlane.
 bool has_own_pod(const EndpointView &e) { return e.is_ours() && e.link && e.pod && e.pod_link; }
 // A finding of look_at_addresses(): the kernel has removed all else of the family.
-bool has_ipv6_off(const EndpointView &e) { return e.pod_link->ipv6_off && has_family(e, false); }
+bool has_small_mtu(const EndpointView &e) {
+    return e.is_ours() && !has_mtu_for(addresses_in(e.record), e.pod_link->mtu);
+}
+bool has_ipv6_off(const EndpointView &e) { return has_small_mtu(e) || (e.pod_link->ipv6_off && has_family(e, false)); }
 
 // Opens its own socket, as on_host() does.
 std::function<Result<void>()> in_pod(const EndpointView &e, std::function<Result<void>(net::Netlink &)> change) {
@@ -137,8 +140,10 @@ Result<void> look_at_addresses(const EndpointView &e, Findings &findings) {
         std::vector<net::Address> lost;
         std::ranges::copy_if(expected, std::back_inserter(lost), is_ipv6);
         std::erase_if(expected, is_ipv6);
-        report(findings, ipv6_is_off(pod_place(e), e.ifname()),
-               e.is_ours() ? restoring_ipv6(e, std::move(lost)) : nullptr);
+        const bool is_small = has_small_mtu(e);
+        report(findings,
+               is_small ? mtu_is_too_small(pod_place(e), e.pod_link->mtu) : ipv6_is_off(pod_place(e), e.ifname()),
+               e.is_ours() && !is_small ? restoring_ipv6(e, std::move(lost)) : nullptr);
         findings.back().by_record = e.is_ours();
     }
     for (const net::Address &one : expected) {
@@ -338,8 +343,8 @@ constexpr std::array<Check, 17> kEndpointChecks = {{
     {"pod-link", Severity::wrong, "a process in the container changed its interface", kNewSandbox, nullptr,
      &look_at_pod_link},
     {"pod-address", Severity::wrong,
-     "a process in the container removed it, or switched IPv6 off: packets to it are rejected", kNewSandbox, nullptr,
-     &look_at_addresses},
+     "a process in the container removed it, switched IPv6 off or made its MTU too small: packets to it are rejected",
+     kNewSandbox, nullptr, &look_at_addresses},
     {"pod-neighbour", Severity::wrong,
      "a process in the container flushed its neighbours: the first packet waits for address resolution", kFix, nullptr,
      &look_at_pod_neighbours},

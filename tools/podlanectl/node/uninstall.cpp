@@ -200,10 +200,8 @@ Result<bool> add_from_disk(const AttachmentRecords &records, net::Netlink &host,
 // exists, only there can the programs be detached.
 Result<bool> owns_pins(const std::string &root) {
     auto owned = refuse_other_netns(root, TRY(net::own_netns()));
-    if (owned)
-        return true;
-    if (owned.error().code != ErrorCode::plugin_not_available)
-        return std::move(owned).error();
+    if (owned || owned.error().code != ErrorCode::plugin_not_available)
+        return owned ? Result<bool>(true) : std::move(owned).error();
     Errors hidden; // in one of those nothing could be detached from here
     const auto namespaces = TRY(network_namespaces(hidden));
     const auto there = namespaces.find(TRY(netns_of(root)));

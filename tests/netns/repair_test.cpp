@@ -5,6 +5,7 @@
 #include "tests/netns/conntrack.hpp"
 #include "tests/netns/ctl.hpp"
 
+#include "loader/pins.hpp"
 #include "loader/record.hpp"
 #include "tests/harness/stream.hpp"
 
@@ -135,60 +136,77 @@ TEST_F(RepairTest, RefusesAnAmbiguousName) {
         EXPECT_EQ(del(*pod->container).rc, 0);
 }
 
+using Deed = std::function<void(const Pod &)>;
+class HostileTest : public RepairTest {
+  protected:
+    void attempt(const std::string &command) const { (void)run(node_.ns(), words(command)); }
+    static void in_pod(const Pod &pod, const std::string &command) { (void)run(pod.container->ns(), words(command)); }
+    void lose_pin(const char *name) const { fs::remove(pin_path(node_.bpffs(), name)); }
+    [[nodiscard]] std::vector<std::pair<std::string, Deed>> hostile_deeds() const;
+};
+
+std::vector<std::pair<std::string, Deed>> HostileTest::hostile_deeds() const {
+    return {
+        {"fq", [this](const Pod &p) { attempt("tc qdisc del dev " + p.host_ifname + " root"); }},
+        {"clsact", [this](const Pod &p) { attempt("tc qdisc del dev " + p.host_ifname + " clsact"); }},
+        {"nft", [this](const Pod &) { attempt("nft flush ruleset"); }},
+        {"iptables", [this](const Pod &) { attempt("iptables -t nat -F"); }},
+        {"filter", [this](const Pod &) { attempt("iptables -F"); }},
+        {"uplink's clsact", [this](const Pod &) { attempt("tc qdisc del dev up0 clsact"); }},
+        {"routes", [this](const Pod &p) { attempt("ip route flush dev " + p.host_ifname); }},
+        {"routes6", [this](const Pod &p) { attempt("ip -6 route flush dev " + p.host_ifname + " proto static"); }},
+        {"neighbours", [this](const Pod &p) { attempt("ip neigh flush nud permanent dev " + p.host_ifname); }},
+        {"down", [this](const Pod &p) { attempt("ip link set " + p.host_ifname + " down"); }},
+        {"mac", [this](const Pod &p) { attempt("ip link set " + p.host_ifname + " address 02:00:00:00:00:99"); }},
+        {"mtu", [this](const Pod &p) { attempt("ip link set " + p.host_ifname + " mtu 1300"); }},
+        {"alias", [this](const Pod &p) { attempt("ip link set " + p.host_ifname + " alias mine"); }},
+        {"port", [this](const Pod &p) { attempt("ip link set " + p.host_ifname + " master br9"); }},
+        {"no IPv6", [this](const Pod &p) { attempt("sysctl -qw net.ipv6.conf." + p.host_ifname + ".disable_ipv6=1"); }},
+        {"set", [this](const Pod &) { attempt("nft flush set inet podlane-pods pods4"); }},
+        {"rename", [this](const Pod &p) { attempt("ip link set " + p.host_ifname + " name r" + p.text4()); }},
+        {"forwarding", [this](const Pod &) { set_sysctl(node_.ns(), "net.ipv4.ip_forward", "0"); }},
+        {"proxy", [this](const Pod &p) { attempt("sysctl -qw net.ipv4.conf." + p.host_ifname + ".proxy_arp=1"); }},
+        {"one forwards",
+         [this](const Pod &p) { attempt("sysctl -qw net.ipv4.conf." + p.host_ifname + ".forwarding=0"); }},
+        {"conntrack",
+         [this](const Pod &) {
+             for (const Tracked &one : tracked(node_.ns()))
+                 (void)delete_tracked(node_.ns(), one);
+         }},
+        {"programs",
+         [this](const Pod &p) {
+             const auto inside = require(net::enter(node_.ns()));
+             (void)require(detach(p.ifindex, Hook::ingress));
+         }},
+        {"uplink",
+         [this](const Pod &) {
+             const auto inside = require(net::enter(node_.ns()));
+             for (const Hook hook : {Hook::ingress, Hook::egress})
+                 (void)require(detach(if_nametoindex("up0"), hook));
+         }},
+        {"pins", [this](const Pod &) { fs::remove_all(live_directory(node_.bpffs())); }},
+        {"interfaces", [this](const Pod &) { lose_pin(PODLANE_MAP_INTERFACES); }},
+        {"endpoints", [this](const Pod &) { lose_pin(PODLANE_MAP_ENDPOINTS); }},
+        {"addresses", [this](const Pod &) { lose_pin(PODLANE_MAP_ADDRESSES); }},
+        {"uplinks", [this](const Pod &) { lose_pin(PODLANE_MAP_UPLINKS); }},
+        {"program", [this](const Pod &) { lose_pin(PODLANE_PROGRAM_TO_POD); }},
+        {"pod routes", [](const Pod &p) { in_pod(p, "ip route flush dev eth0"); }},
+        {"pod address", [](const Pod &p) { in_pod(p, "ip addr del " + p.text4() + "/32 dev eth0"); }},
+        {"pod addresses", [](const Pod &p) { in_pod(p, "ip addr flush dev eth0"); }},
+        {"pod mtu", [](const Pod &p) { in_pod(p, "ip link set eth0 mtu 1000"); }},
+        {"pod down", [](const Pod &p) { in_pod(p, "ip link set eth0 down"); }}};
+}
+
 // Whatever an administrator does to a node, in any order: one repair, and CHECK finds nothing wrong.
-TEST_F(RepairTest, RepairsWhatAHostileAdministratorBreaks) {
+TEST_F(HostileTest, RepairsWhatAHostileAdministratorBreaks) {
     constexpr std::uint16_t kPort = 7000;
     const Pod first = make(all_);
     const Pod second = make(all_);
     const Pod untouched = make(all_), its_server = make(all_);
     const EchoServer server(its_server.container->ns(), true, kPort);
     const test::Endpoint where{its_server.v4, kPort};
-    const std::string live = node_.bpffs() + "/live";
-    using Deed = std::function<void(const Pod &)>;
-    const auto attempt = [&](const std::string &command) { (void)run(node_.ns(), words(command)); };
-    const auto in_pod = [&](const Pod &pod, const std::string &command) {
-        (void)run(pod.container->ns(), words(command));
-    };
-    const std::vector<std::pair<std::string, Deed>> deeds = {
-        {"fq", [&](const Pod &p) { attempt("tc qdisc del dev " + p.host_ifname + " root"); }},
-        {"clsact", [&](const Pod &p) { attempt("tc qdisc del dev " + p.host_ifname + " clsact"); }},
-        {"nft", [&](const Pod &) { attempt("nft flush ruleset"); }},
-        {"iptables", [&](const Pod &) { attempt("iptables -t nat -F"); }},
-        {"filter", [&](const Pod &) { attempt("iptables -F"); }},
-        {"uplink's clsact", [&](const Pod &) { attempt("tc qdisc del dev up0 clsact"); }},
-        {"routes", [&](const Pod &p) { attempt("ip route flush dev " + p.host_ifname); }},
-        {"routes6", [&](const Pod &p) { attempt("ip -6 route flush dev " + p.host_ifname + " proto static"); }},
-        {"neighbours", [&](const Pod &p) { attempt("ip neigh flush nud permanent dev " + p.host_ifname); }},
-        {"down", [&](const Pod &p) { attempt("ip link set " + p.host_ifname + " down"); }},
-        {"mac", [&](const Pod &p) { attempt("ip link set " + p.host_ifname + " address 02:00:00:00:00:99"); }},
-        {"rename", [&](const Pod &p) { attempt("ip link set " + p.host_ifname + " name r" + p.text4()); }},
-        {"forwarding", [&](const Pod &) { set_sysctl(node_.ns(), "net.ipv4.ip_forward", "0"); }},
-        {"proxy", [&](const Pod &p) { attempt("sysctl -qw net.ipv4.conf." + p.host_ifname + ".proxy_arp=1"); }},
-        {"one forwards", [&](const Pod &p) { attempt("sysctl -qw net.ipv4.conf." + p.host_ifname + ".forwarding=0"); }},
-        {"conntrack",
-         [&](const Pod &) {
-             for (const Tracked &one : tracked(node_.ns()))
-                 (void)delete_tracked(node_.ns(), one);
-         }},
-        {"programs",
-         [&](const Pod &p) {
-             const auto inside = require(net::enter(node_.ns()));
-             (void)require(detach(p.ifindex, Hook::ingress));
-         }},
-        {"uplink",
-         [&](const Pod &) {
-             const auto inside = require(net::enter(node_.ns()));
-             for (const Hook hook : {Hook::ingress, Hook::egress})
-                 (void)require(detach(if_nametoindex("up0"), hook));
-         }},
-        {"pins", [&](const Pod &) { fs::remove_all(live); }},
-        {"endpoints", [&](const Pod &) { fs::remove(live + "/" PODLANE_MAP_ENDPOINTS); }},
-        {"addresses", [&](const Pod &) { fs::remove(live + "/" PODLANE_MAP_ADDRESSES); }},
-        {"uplinks", [&](const Pod &) { fs::remove(live + "/" PODLANE_MAP_UPLINKS); }},
-        {"program", [&](const Pod &) { fs::remove(live + "/" PODLANE_PROGRAM_TO_POD); }},
-        {"pod routes", [&](const Pod &p) { in_pod(p, "ip route flush dev eth0"); }},
-        {"pod address", [&](const Pod &p) { in_pod(p, "ip addr del " + p.text4() + "/32 dev eth0"); }},
-        {"pod down", [&](const Pod &p) { in_pod(p, "ip link set eth0 down"); }}};
+    attempt("ip link add br9 type bridge");
+    const auto deeds = hostile_deeds();
     std::mt19937_64 random(number_from("PODLANE_SEED", 1));
     const auto pick = [&](std::size_t below) { return random() % below; };
     const auto end =
@@ -214,6 +232,7 @@ TEST_F(RepairTest, RepairsWhatAHostileAdministratorBreaks) {
         if (HasFailure())
             break;
     }
+    attempt("ip link del br9");
     expect_nothing_left_after_del({&first, &second, &untouched, &its_server});
 }
 

@@ -187,8 +187,10 @@ Result<Constants> program_constants(int program_fd) {
         const btf_type *section = btf__type_by_id(types.get(), info.btf_value_type_id);
         Bytes bytes(info.value_size);
         const std::uint32_t zero = 0;
-        if (section == nullptr || !btf_is_datasec(section) || bpf_map_lookup_elem(map.get(), &zero, bytes.data()) != 0)
+        if (section == nullptr || !btf_is_datasec(section))
             continue;
+        if (bpf_map_lookup_elem(map.get(), &zero, bytes.data()) != 0)
+            return system_error(ErrorCode::bpf, "reading the constants of a program", errno);
         for (const btf_var_secinfo &var : std::span(btf_var_secinfos(section), btf_vlen(section))) {
             std::uint64_t value = 0;
             if (var.size > sizeof value || var.offset + var.size > bytes.size())

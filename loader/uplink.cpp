@@ -3,6 +3,7 @@
 
 #include "loader/net/link.hpp"
 #include "loader/object.hpp"
+#include "maps/text.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -124,6 +125,18 @@ Result<void> remove_network_from_uplinks(const UplinkTables &tables, std::uint32
     for (const std::uint32_t ifindex : TRY(carriers_of(tables, network)))
         TRY(remove_network_from_uplink(tables, ifindex, network));
     return remove_unused_uplinks(tables);
+}
+
+Result<std::uint32_t> uplink_without(const std::string &root, std::uint32_t network, const Tables &tables) {
+    const auto entry = TRY(tables.networks.find(network));
+    if (!entry || entry->has_uplinks == 0)
+        return 0U;
+    const UplinkTables uplinks = TRY(UplinkTables::open(root));
+    const auto patterns = split<std::string>(field_text(entry->uplinks), " ");
+    for (const std::uint32_t ifindex : TRY(find_uplinks(patterns, tables.interfaces)).ifindexes)
+        if (!TRY(carries(uplinks, ifindex, network)))
+            return ifindex;
+    return 0U;
 }
 
 Result<std::vector<std::uint32_t>> vanished_uplinks(const UplinkTables &tables) {

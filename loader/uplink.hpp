@@ -45,6 +45,9 @@ Result<bool> carries(const UplinkTables &tables, std::uint32_t ifindex, std::uin
 // Whether both programs, and no others of Podlane's, are on the interface.
 Result<bool> has_programs(const UplinkTables &tables, std::uint32_t ifindex);
 
+// One that is to carry the network, and does not; 0: none.
+Result<std::uint32_t> uplink_without(const std::string &root, std::uint32_t network, const Tables &tables);
+
 // Entries whose interfaces are gone.
 Result<std::vector<std::uint32_t>> vanished_uplinks(const UplinkTables &tables);
 

@@ -47,8 +47,11 @@ Result<void> start_if_needed(const cni::Config &config) {
     return {};
 }
 
-// No nf_tables, or none of its expressions for conntrack: other failures may be of the moment, and the next ADD's.
-bool lacks_tracking(const Error &error) { return net::lacks_nf_tables(error) || error.system_errno == ENOENT; }
+// No nf_tables, or none of its expressions for conntrack, or nobody may use it: other failures may be of the moment,
+// and the next ADD's.
+bool lacks_tracking(const Error &error) {
+    return net::lacks_nf_tables(error) || error.system_errno == ENOENT || error.system_errno == EACCES;
+}
 
 } // namespace
 

@@ -190,20 +190,24 @@ Result<bool> may_have_chain(const std::string &chain, bool ipv4) {
 }
 
 // Of one chain or, if that is empty, of all.
-Result<Finished> run_list(const Until &until, const std::string &chain, bool ipv4) {
+Result<Finished> run_list(const Until &until, const std::string &program, const std::string &chain) {
     std::vector<std::string> arguments{"--wait", "-t", "nat", "-S"};
     if (!chain.empty())
         arguments.push_back(chain);
-    return run(until, iptables(ipv4), arguments, "");
+    return run(until, program, arguments, "");
 }
 
-Result<std::string> list_all(const Until &until, bool ipv4) {
-    return output_of(iptables(ipv4), TRY(run_list(until, "", ipv4)));
+Result<std::string> list_all(const Until &until, const std::string &program) {
+    return output_of(program.c_str(), TRY(run_list(until, program, "")));
+}
+
+bool names_chain(const std::string &all, const std::string &chain) {
+    return all.find("-N " + chain + "\n") != std::string::npos;
 }
 
 // iptables on nf_tables that could not read the chains lists none, with exit code 0.
 Result<bool> is_listed(const std::string &all, const std::string &chain, bool ipv4) {
-    if (all.find("-N " + chain + "\n") != std::string::npos)
+    if (names_chain(all, chain))
         return true;
     if (TRY(nf_tables_have(chain, ipv4)))
         return Error{ErrorCode::io_failure,
@@ -213,23 +217,32 @@ Result<bool> is_listed(const std::string &all, const std::string &chain, bool ip
     return false;
 }
 
+Result<void> remove_chain(const Until &until, const std::string &restore, const std::string &all,
+                          const std::string &chain) {
+    return run_script(until, restore, {"--wait", "--noflush"}, script_that_removes(all, chain));
+}
+
 Result<void> drop_iptables(const Until &until, const std::string &network, bool ipv4) {
     const std::string chain = iptables_chain(network);
     if (!TRY(may_have_chain(chain, ipv4)) || TRY(find_program(iptables(ipv4))).empty())
         return {};
-    const std::string all = TRY(list_all(until, ipv4));
-    if (!TRY(is_listed(all, chain, ipv4)))
-        return {};
-    return run_script(until, iptables_restore(ipv4), {"--wait", "--noflush"}, script_that_removes(all, chain));
+    const std::string all = TRY(list_all(until, iptables(ipv4)));
+    auto listed = is_listed(all, chain, ipv4);
+    if (listed)
+        return *listed ? remove_chain(until, iptables_restore(ipv4), all, chain) : Result<void>{};
+    const std::string nft = iptables(ipv4) + std::string("-nft"); // the other may be the older one by now
+    const std::string by_nft = TRY(find_program(nft)).empty() ? "" : TRY(list_all(until, nft));
+    return names_chain(by_nft, chain) ? remove_chain(until, nft + "-restore", by_nft, chain)
+                                      : std::move(listed).error();
 }
 
 // One rule a line, as they would be added; empty if the chain is missing. By exit code and words that may be a failure
 // as well: all chains are listed then.
 Result<std::string> list_chain(const Until &until, const std::string &chain, bool ipv4) {
-    Finished listed = TRY(run_list(until, chain, ipv4));
+    Finished listed = TRY(run_list(until, iptables(ipv4), chain));
     if (listed.exit_code == 0)
         return std::move(listed.out);
-    if (TRY(is_listed(TRY(list_all(until, ipv4)), chain, ipv4)))
+    if (TRY(is_listed(TRY(list_all(until, iptables(ipv4))), chain, ipv4)))
         return failed(iptables(ipv4), listed);
     return std::string();
 }
@@ -240,7 +253,7 @@ Result<bool> has_chain_for(const Until &until, const std::string &network, std::
     const std::string chain = iptables_chain(network);
     if (!is_as_marked(TRY(list_chain(until, chain, ipv4)), network))
         return false;
-    const std::string leading = TRY(output_of(iptables(ipv4), TRY(run_list(until, "POSTROUTING", ipv4))));
+    const std::string leading = TRY(output_of(iptables(ipv4), TRY(run_list(until, iptables(ipv4), "POSTROUTING"))));
     const auto from = subnets_that_jump(leading, chain);
     return std::ranges::all_of(addresses, [&](const ip_addr &addr) {
         return podlane::is_ipv4(addr) != ipv4 ||

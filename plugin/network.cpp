@@ -21,7 +21,6 @@
 #include "loader/net/link.hpp"
 #include "maps/clock.hpp"
 #include "maps/errors.hpp"
-#include "maps/text.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -95,8 +94,9 @@ Result<std::vector<std::uint32_t>> expected_uplinks(const NetworkPlan &plan, con
     std::vector<std::uint32_t> found;
     for (const net::Family family : {net::Family::ipv4, net::Family::ipv6})
         if (const auto route = TRY(net::default_route(host, family)))
-            if (std::ranges::find(found, route->ifindex) == found.end())
-                found.push_back(route->ifindex);
+            for (const std::uint32_t ifindex : route->links)
+                if (std::ranges::find(found, ifindex) == found.end())
+                    found.push_back(ifindex);
     return found;
 }
 
@@ -379,16 +379,16 @@ Result<void> check_network(const cni::Request &request, const Tables &tables, co
             return Error{ErrorCode::check_failed, "the programs on uplink " + name + " are gone or not the pinned ones",
                          "the network's next ADD or `podlanectl uplink sync` restores them"};
     }
-    if (there->has_uplinks == 0)
+    if (TRY(uplink_without(config.bpffs, record.network, tables)) == 0)
         return {};
-    for (const std::uint32_t ifindex :
-         TRY(find_uplinks(split<std::string>(field_text(there->uplinks), " "), tables.interfaces)).ifindexes)
-        if (!TRY(carries(uplinks, ifindex, record.network)))
-            return Error{ErrorCode::check_failed,
-                         TRY(net::link_name(ifindex)) + " should be an uplink of network " + config.name +
-                             ", and has not its programs and entry",
-                         "the network's next ADD or `podlanectl uplink sync` puts them there"};
-    return {};
+    const Lock lock = TRY(Lock::shared(config.bpffs)); // an ADD that edits "uplinks" writes one after the other
+    const std::uint32_t without = TRY(uplink_without(config.bpffs, record.network, tables));
+    if (without == 0)
+        return {};
+    return Error{ErrorCode::check_failed,
+                 TRY(net::link_name(without)) + " should be an uplink of network " + config.name +
+                     ", and has not its programs and entry",
+                 "the network's next ADD or `podlanectl uplink sync` puts them there"};
 }
 
 } // namespace podlane

@@ -16,11 +16,11 @@ std::string cidrs_file(const std::string &network) { return ".cidrs-" + network;
 
 std::string directory_of(const cni::Config &config) { return records_of(config).directory(); }
 
-// A link, or a file that others can have written, is none to go by.
+// A link, a socket or a file that others can have written is none to go by.
 Result<std::optional<std::string>> read_text(const std::string &path) {
     auto text = read_own_state_file(path);
     const int failed = text ? 0 : text.error().system_errno;
-    if (!text && (failed == 0 || failed == ELOOP || failed == ENOTDIR))
+    if (!text && (failed == 0 || failed == ELOOP || failed == ENOTDIR || failed == ENXIO))
         return std::optional<std::string>{};
     if (!text)
         text.error().hint = "try again, or remove that file: then the clusterCIDRs of the newest living pod count";

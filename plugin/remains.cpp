@@ -8,7 +8,7 @@
 #include "loader/state_file.hpp"
 #include "maps/abi/names.h"
 #include "maps/file.hpp"
-#include "plugin/cni/version.hpp"
+#include "plugin/cni/ipam_config.hpp"
 #include "plugin/entries.hpp"
 #include "plugin/log.hpp"
 #include "plugin/plan.hpp"
@@ -186,10 +186,7 @@ bool may_have_unrecorded_lease(const Remains &remains) {
         return false;
     if (remains.entry)
         return remains.entry->mode == ENDPOINT_MAIN;
-    const cni::Config &config = remains.request.config;
-    const bool may_be_chained =
-        config.ipam_type.empty() && (config.prev_result || config.cni_version < cni::kFirstWithCheck);
-    return remains.orphan && !may_be_chained;
+    return remains.orphan && !cni::is_without_ipam(remains.request.raw_config);
 }
 
 Result<bool> has_come_back(const std::string &root, const endpoint &entry) {

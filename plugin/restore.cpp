@@ -3,6 +3,7 @@
 
 #include "loader/edt.hpp"
 #include "loader/host_veth.hpp"
+#include "loader/limit.hpp"
 #include "loader/limit_group.hpp"
 #include "loader/lost.hpp"
 #include "loader/net/namespace.hpp"
@@ -157,6 +158,18 @@ Result<void> restore_beside_others(const Recorded &recorded, const Context &on) 
     return std::move(errors).result();
 }
 
+// One that podlanectl has set since the ADD: the map of limits has it, unless its pin was lost as well.
+Result<void> enforce_set_limit(const Recorded &recorded, const Tables &tables) {
+    const auto limits = TRY(tables.bandwidths.find(recorded.entry.ifindex));
+    if (!limits || is_enforced(recorded.entry, *limits))
+        return {};
+    const std::string &root = recorded.request.config.bpffs;
+    const Lock lock = TRY(Lock::exclusive(root));
+    TRY(tables.check_generation(root));
+    return set_limits(TRY(LimitTables::open(root)),
+                      TRY(make_endpoint_key(recorded.request.container_id, recorded.request.ifname)), *limits);
+}
+
 // Of some it may not be known: then `are_all` becomes false.
 Result<std::vector<AttachmentRecord>> find_lost(std::vector<AttachmentRecord> records, const Endpoints *endpoints,
                                                 net::Netlink &host, bool &are_all) {
@@ -190,6 +203,7 @@ Result<std::vector<Restored>> restore_each(std::vector<AttachmentRecord> records
     for (Lost &lost : restored) {
         Errors errors;
         errors.add(restore_limiter(lost.recorded, on.tables));
+        errors.add(enforce_set_limit(lost.recorded, on.tables));
         errors.add(restore_beside_others(lost.recorded, on));
         const Result<void> completed = std::move(errors).result();
         const auto kept = keep_if_current(lost, true, on);

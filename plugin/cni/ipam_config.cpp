@@ -97,6 +97,14 @@ std::optional<IpamSection> find_ipam(std::string_view raw) {
     return IpamSection{*type, data_dir ? *data_dir : "", json::print(ipam.value())};
 }
 
+bool is_without_ipam(std::string_view raw) {
+    const auto config = json::parse_object(raw, "the network configuration");
+    if (!config)
+        return false;
+    const json::Node root(&*config, {});
+    return root.at_any_case("type").present() && !root.at_any_case("ipam").present();
+}
+
 Result<std::vector<Version>> parse_version_reply(std::string_view stdout_text) {
     const json::Value reply = TRY(json::parse_object(stdout_text, "the answer to VERSION"));
     const json::Node root(&reply, {});

@@ -37,6 +37,9 @@ struct IpamSection {
 };
 std::optional<IpamSection> find_ipam(std::string_view raw);
 
+// Whether it is a plugin's configuration without the key "ipam", as that of one that is chained behind an IPAM plugin.
+bool is_without_ipam(std::string_view raw);
+
 // The versions a plugin listed in its answer to VERSION, in its order; texts that are no version are left out.
 Result<std::vector<Version>> parse_version_reply(std::string_view stdout_text);
 

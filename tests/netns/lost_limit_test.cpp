@@ -110,6 +110,21 @@ TEST_F(LostLimit, ALimitOfPodlanectlAloneHoldsNothingAfterwards) {
     EXPECT_THAT(pod.chain->check(*pod.container), succeeds());
 }
 
+// The map of limits has it still: the next ADD restores the entry of the endpoint by the record, which has none.
+TEST_F(LostLimit, ALimitOfPodlanectlHoldsIfTheEndpointsAloneAreLost) {
+    const Pod pod = lab_.add_pod();
+    set(pod, "4M", "2M");
+    const auto flags = [&] {
+        return lab_.node().podlanectl_json("endpoint show " + pod.host_ifname).at(0).at("flags");
+    };
+    const Json before = flags();
+    fs::remove(pin_path(lab_.node().bpffs(), PODLANE_MAP_ENDPOINTS));
+    (void)lab_.add_pod();
+    EXPECT_EQ(flags(), before);
+    EXPECT_THAT(ctl({"doctor"}).out, Not(HasSubstr("is not enforced")));
+    EXPECT_THAT(pod.chain->check(*pod.container), succeeds());
+}
+
 // It is nobody else's, which the fast path would bypass.
 TEST_F(LostLimit, TheQdiscOfALostLimitKeepsNoPodOffTheFastPath) {
     const Pod pod = lab_.add_pod();

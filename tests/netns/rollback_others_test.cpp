@@ -228,10 +228,12 @@ TEST_F(RollbackOthersTest, AHangingNftIsKilledAndDelaysNoPodOfAKnownNetwork) {
 class IptablesTest : public RollbackOthersTest {
   protected:
     // Each run of iptables does this; the same of the others. They are run if there is a chain of the network.
-    Result<void> drop(const std::string &script) {
+    Result<void> drop(const std::string &script, const std::vector<std::string> &others = {}) {
         for (const std::string tool : {"iptables", "ip6tables"})
             (void)run(node_.ns(), words(tool + " -t nat -N " + chain()));
-        for (const char *name : {"iptables", "ip6tables", "iptables-restore", "ip6tables-restore"}) {
+        std::vector<std::string> names{"iptables", "ip6tables", "iptables-restore", "ip6tables-restore"};
+        names.insert(names.end(), others.begin(), others.end());
+        for (const std::string &name : names) {
             std::ofstream(node_.dir() + "/" + name) << "#!/bin/sh\n" << script;
             fs::permissions(node_.dir() + "/" + name, fs::perms::owner_all);
         }
@@ -278,10 +280,17 @@ TEST_F(IptablesTest, AFailureIsNoAnswer) {
 // Of iptables on nf_tables that could not read the chains.
 TEST_F(IptablesTest, AListWithoutTheChainIsNoAnswer) {
     (void)run(node_.ns(), words("iptables-nft -t nat -N " + chain()));
-    const auto dropped = drop("echo '-P POSTROUTING ACCEPT'");
+    const auto dropped = drop("echo '-P POSTROUTING ACCEPT'", {"iptables-nft", "ip6tables-nft"});
     ASSERT_FALSE(dropped);
     EXPECT_THAT(dropped.error().message, has_all({"\"ipMasq\"", "does not list chain " + chain()}));
     EXPECT_THAT(dropped.error().hint, HasSubstr("try again"));
+}
+
+// As update-alternatives makes it: iptables lists tables of the older one.
+TEST_F(IptablesTest, AChainOfTheOtherVariantIsRemoved) {
+    (void)run(node_.ns(), words("iptables-nft -t nat -N " + chain()));
+    EXPECT_TRUE(drop("echo '-P POSTROUTING ACCEPT'"));
+    EXPECT_THAT(node_.run("iptables-nft -t nat -S"), testing::Not(HasSubstr(chain())));
 }
 
 TEST_F(IptablesTest, ACrashHasARemedy) {

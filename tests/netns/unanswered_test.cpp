@@ -218,7 +218,7 @@ TEST_F(UnansweredTest, AnInterfaceThatCannotBeLookedForIsNotGone) {
     EXPECT_THAT(ctl_under(fault, "status"), complains(1, {says}));
     const std::string uplink = "looking for interface " + std::to_string(uplink_ifindex()) + ": Input/output error";
     EXPECT_THAT(ctl_under(fault, "uplink list"), complains(1, {uplink}));
-    EXPECT_THAT(ctl_under(fault, "uplink detach up0"), complains(1, {uplink}));
+    EXPECT_THAT(ctl_under(fault, "uplink detach up0"), complains(1, {": Input/output error"}));
     EXPECT_EQ(programs(uplink_ifindex(), Hook::ingress).size(), 1U);
 }
 
@@ -237,6 +237,13 @@ TEST_F(UnansweredTest, ANamespaceThatAProcessHidesIsNotGone) {
     EXPECT_THAT(ctl_under(unmounted, "doctor"), prints(1, {"cannot be checked: ", "/ns/net: Permission denied"}));
     EXPECT_THAT(ctl_under(unmounted, "endpoint show " + made.host_ifname).out,
                 AllOf(HasSubstr("/ns/net: Permission denied"), Not(HasSubstr("is not found"))));
+    node_.run("ip link set " + made.host_ifname + " down");
+    const std::string down = "the host-side veth " + made.host_ifname + " is down";
+    EXPECT_THAT(ctl_under(unmounted, "doctor"), prints(1, {"cannot be checked: ", down})) << "it hides nothing else";
+    EXPECT_THAT(ctl_under(unmounted, "repair"), prints(1, {"cannot be checked: ", down}));
+    EXPECT_EQ(host_link(made).at("operstate"), "UP") << "the rest needs the container's namespace";
+    EXPECT_THAT(ctl("repair"), prints(0));
+    EXPECT_THAT(ctl("doctor"), prints(0));
 }
 
 TEST_F(UnansweredTest, ARecordOrALeaseThatCannotBeReadIsNotGone) {

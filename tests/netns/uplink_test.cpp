@@ -210,6 +210,20 @@ TEST_P(Uplink, DetachLeavesTrafficToTheHost) {
     EXPECT_EQ(cluster_.count(a, REASON_SENT_UPLINK), before);
 }
 
+// The next ADD makes all of them uplinks, and CHECK judges by them.
+TEST_P(Uplink, AllNextHopsOfTheDefaultRouteAreUplinks) {
+    const Pod a = add_pod(1);
+    node().run("ip link add late0 type veth peer name late1");
+    node().run("ip addr add 192.0.2.2/24 dev late0");
+    node().run("ip link set late0 up");
+    node().run("ip link set late1 up");
+    node().run("ip route replace default nexthop via 192.0.2.1 dev late0 nexthop dev up0");
+    EXPECT_THAT(a.chain->check(*a.container), fails_with(105, {"late0 should be an uplink of network"}));
+    (void)add_pod(1);
+    EXPECT_THAT(a.chain->check(*a.container), succeeds());
+    EXPECT_FALSE(programs("late0").empty());
+}
+
 TEST_P(Uplink, DeviceWithoutEthernetHeaderIsRefused) {
     node().run("ip tuntap add dev tun7 mode tun");
     node().run("ip link set tun7 up");

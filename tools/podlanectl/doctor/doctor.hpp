@@ -89,6 +89,7 @@ struct EndpointView {
     std::optional<net::Link> link{};     // the host-side veth, if it is the recorded one
     std::optional<net::Link> pod_link{}; // the container's end
     net::Netlink *pod = nullptr;         // in its namespace; null if that cannot be found
+    Result<void> unseen_pod{};           // why, if it may be there
     std::string namespace_path{};
     std::optional<AttachmentRecord> disk{}; // of the ADD; none if it is torn
     bool is_torn = false;                   // the record on disk

@@ -94,7 +94,7 @@ Result<void> look_at_mac(const EndpointView &e, Findings &findings) {
 
 Result<void> look_at_pod_link(const EndpointView &e, Findings &findings) {
     if (!e.link || !e.pod)
-        return {};
+        return e.unseen_pod;
     if (!e.pod_link) {
         report(findings, "interface " + e.ifname() + " is gone from the container, or was replaced");
         return {};

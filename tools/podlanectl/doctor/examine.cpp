@@ -142,10 +142,10 @@ Result<void> look_into_pod(EndpointView &view, PodSockets &sockets, const PodNam
     const auto found = sockets.find(view.record.netns_inode);
     if (!view.link && view.has_host_veth())
         return {};
-    if (found == sockets.end())
-        return namespaces.hidden;
-    if (!found->second)
-        return found->second.error();
+    if (found == sockets.end() || !found->second) {
+        view.unseen_pod = found == sockets.end() ? namespaces.hidden : Result<void>(found->second.error());
+        return {};
+    }
     if (!TRY(found->second->is_in(view.disk ? view.disk->netns_cookie : 0)))
         return {};
     view.namespace_path = namespaces.paths.at(view.record.netns_inode);

@@ -41,7 +41,7 @@ Finding must_be_on(const SysctlPath &path) {
 
 Result<void> look_at_bpffs(const NodeView &node, Findings &findings) {
     const std::string &root = node.world.bpffs;
-    const auto live = check_live_directory(root);
+    auto live = check_live_directory(root);
     if (!live && live.error().code != ErrorCode::missing)
         return live;
     if (!live && live.error().system_errno == 0) {

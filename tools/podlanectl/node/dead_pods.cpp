@@ -60,6 +60,7 @@ Result<std::vector<AttachmentRecord>> all_attachments(const World &world, bool o
 std::vector<Result<void>> do_for_each(const std::vector<AttachmentRecord> &records, std::size_t at_a_time,
                                       const std::function<Result<void>(const AttachmentRecord &)> &act) {
     std::vector<std::string> containers;
+    containers.reserve(records.size());
     for (const AttachmentRecord &one : records)
         containers.push_back(one.container_id);
     std::vector<Result<void>> done(records.size());

@@ -269,6 +269,7 @@ Result<bool> collect_recorded(const Selection &selection, const std::vector<Endp
 
 Result<void> collect_dead(Rows &rows, const Context &context) {
     std::vector<std::string> containers;
+    containers.reserve(rows.dead.size());
     for (const auto &one : rows.dead)
         containers.emplace_back(field_text(rows.all[one.first].entry.first.container_id));
     do_by_container(containers, TRY(containers_at_a_time(context.world.bpffs)), [&](std::size_t i) {

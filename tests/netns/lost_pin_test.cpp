@@ -46,7 +46,10 @@ class LostPins : public CtlTest {
             const ip_addr outside = ip(std::string(ipv4 ? "203.0.113.1" : "2001:db8:cafe::1"));
             for (const auto &[ns, addr] :
                  {std::pair(&second_.ns(), second_.addr(ipv4)), std::pair(&outside_->ns(), outside)}) {
-                EXPECT_TRUE(ping(first_.ns(), to_string(addr))); // neighbours are known from here on
+                // Neighbours are known from here on. The one outside may not have joined its group of IPv6 yet.
+                EXPECT_TRUE(
+                    wait_until([&, &to = addr] { return ping(first_.ns(), to_string(to)); }, std::chrono::seconds(20)))
+                    << to_string(addr);
                 servers.push_back(std::make_unique<EchoServer>(*ns, ipv4, kPort));
                 const test::Endpoint server{addr, kPort};
                 streams.emplace(to_string(addr), std::make_unique<Stream>(first_.ns(), Transport::udp, server));

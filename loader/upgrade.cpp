@@ -347,7 +347,12 @@ Result<void> complete_pins(const std::string &root) {
     auto checked = check_pins(root);
     if (checked || !TRY(maps_of_other_versions(root)).empty())
         return checked;
-    TRY(upgrade(root, false));
+    {
+        const Lock lock = TRY(Lock::exclusive(root));
+        TRY(pin_again(root));
+    }
+    if (!check_pins(root)) // else programs of another build stay
+        TRY(upgrade(root, false));
     return {};
 }
 

@@ -45,8 +45,8 @@ Result<void> look_for_entries(Remains &remains, const endpoint_key &key, net::Ne
 // removed already, or no ADD made anything of it. An error if one of these cannot be read.
 Result<bool> is_unheard_of(const Remains &remains);
 
-// Whether there may be a lease that no record on disk names. An interface alone does not say it: then there may be none
-// only if the configuration can be that of a chain, to whose DEL runtimes hand prevResult since CNI 0.4.0.
+// Whether there may be a lease that no record on disk names. An interface alone does not say it: then there is taken to
+// be none if the configuration can be that of a chain.
 bool may_have_unrecorded_lease(const Remains &remains);
 
 // Whether a repair has inserted its first entry, or its last ones.

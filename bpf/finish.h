@@ -4,20 +4,31 @@
 
 #include "bpf/packet.h"
 
+/* There are more CPUs than shares of counters. */
+const volatile bool has_shared_counters = false;
+
 static __always_inline void count(__u32 ifindex, enum reason reason, __u32 bytes)
 {
 	__u64 number = (__u32)reason;
-	struct counters *counters;
+	__u64 share = bpf_get_smp_processor_id() % COUNTER_SHARES;
+	struct counter_shares *counters;
+	struct count *count;
 
 	if (tracing)
 		return trace_count(ifindex, reason);
-	counters = map_find(&counters_v2, &ifindex);
+	counters = map_find(&counters_v3, &ifindex);
 	/* The number that is compared is the one that is used: the verifier of 6.1 loses the bound of a copy. */
 	asm volatile("" : "+r"(number));
 	if (!counters || number >= COUNTER_REASONS)
 		return;
-	counters->by_reason[number].packets++;
-	counters->by_reason[number].bytes += bytes;
+	count = &counters->shares[share].by_reason[number];
+	if (has_shared_counters) {
+		__sync_fetch_and_add(&count->packets, 1);
+		__sync_fetch_and_add(&count->bytes, bytes);
+	} else {
+		count->packets++;
+		count->bytes += bytes;
+	}
 }
 
 static __always_inline bool is_drop(enum reason reason)

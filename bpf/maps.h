@@ -107,12 +107,12 @@ struct {
 
 /* Counters by ifindex; entry 0 counts packets of interfaces that are no endpoint. */
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 16384);
 	__type(key, __u32);
-	__type(value, struct counters);
-} counters_v2 SEC(".maps");
+	__type(value, struct counter_shares);
+} counters_v3 SEC(".maps");
 
 /* Prefixes an endpoint may send from besides its addresses. Read only for endpoints that have some. */
 struct {

@@ -3,35 +3,37 @@
 
 #include "loader/edt.hpp"
 
-#include <set>
+#include <map>
 
 namespace podlane {
 
-Result<std::vector<UnusedGroup>> unused_limit_groups(const Tables &tables, std::optional<std::uint32_t> network) {
-    std::vector<UnusedGroup> unused;
-    if (!tables.limit_groups.exists() || !tables.limit_states.exists())
-        return unused;
-    auto groups = TRY(tables.limit_groups.entries());
-    std::erase_if(groups, [&](const auto &entry) { return network && entry.second.network != *network; });
-    if (groups.empty())
-        return unused; // without a look at the states of all pods
-    std::set<std::uint32_t> numbers;
-    for (const auto &[number, group] : groups)
-        numbers.insert(number);
+Result<std::vector<UnusedGroup>> unused_limit_groups(const Tables &tables, std::optional<std::uint32_t> network,
+                                                     std::optional<std::uint32_t> unnamed) {
+    std::map<std::uint32_t, std::uint32_t> networks; // by the group's number
+    if (!tables.limit_states.exists())
+        return std::vector<UnusedGroup>{};
+    if (tables.limit_groups.exists())
+        for (const auto &[number, group] : TRY(tables.limit_groups.entries()))
+            if (!network || group.network == *network)
+                networks.insert({number, group.network});
+    if (network && unnamed && TRY(tables.limit_states.find({*unnamed, LIMIT_INGRESS})))
+        networks.insert({*unnamed, *network});
+    if (networks.empty())
+        return std::vector<UnusedGroup>{}; // without a look at the states of all pods
     std::optional<Error> failed;
     TRY(tables.limit_states.any_key([&](const limit_key &key) { // until each is seen in use
         const auto state = tables.limit_states.find(key);
         if (!state)
             failed = state.error();
         else if (*state)
-            numbers.erase((*state)->group);
-        return failed || numbers.empty();
+            networks.erase((*state)->group);
+        return failed || networks.empty();
     }));
     if (failed)
         return *std::move(failed);
-    for (const auto &[number, group] : groups)
-        if (numbers.contains(number))
-            unused.push_back({number, group.network});
+    std::vector<UnusedGroup> unused;
+    for (const auto &[number, of] : networks)
+        unused.push_back({number, of});
     return unused;
 }
 
@@ -66,7 +68,7 @@ Result<void> follow_group_rate(const Tables &tables, std::uint32_t number) {
 
 Result<void> remove_limit_group(const Tables &tables, std::uint32_t number) {
     TRY(tables.bandwidths.remove(number));
-    for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS})
+    for (const limit_direction direction : {LIMIT_EGRESS, LIMIT_INGRESS})
         TRY(tables.limit_states.remove({number, direction}));
     TRY(tables.limit_groups.remove(number));
     return {};

@@ -13,8 +13,10 @@ namespace podlane {
 struct UnusedGroup {
     std::uint32_t number, network;
 };
-// Those that no pod is in, of one network or of all.
-Result<std::vector<UnusedGroup>> unused_limit_groups(const Tables &tables, std::optional<std::uint32_t> network = {});
+// Those that no pod is in, of one network or of all. The map that names them may have been lost: `unnamed` is the
+// number of one to look for without it.
+Result<std::vector<UnusedGroup>> unused_limit_groups(const Tables &tables, std::optional<std::uint32_t> network = {},
+                                                     std::optional<std::uint32_t> unnamed = {});
 
 // The limits of an endpoint, but with the group's ingress rate if that is higher: what it may borrow at most.
 [[nodiscard]] bandwidth with_borrowed(bandwidth limits, const bandwidth &group);
@@ -24,7 +26,7 @@ Result<bandwidth> with_borrowed(const Bandwidths &bandwidths, const LimitStates 
 // The qdiscs of a group's pods that may borrow more now, or less.
 Result<void> follow_group_rate(const Tables &tables, std::uint32_t number);
 
-// Its name last: what is left of it can be found by that.
+// What it is found by goes last: its state of ingress, and its name.
 Result<void> remove_limit_group(const Tables &tables, std::uint32_t number);
 
 } // namespace podlane

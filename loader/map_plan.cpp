@@ -26,25 +26,28 @@ constexpr std::uint64_t round_up(std::uint64_t size, std::uint64_t to) { return 
 constexpr std::uint64_t kBucket = 16;
 constexpr std::uint64_t kElement = 48; // struct htab_elem, before the key
 constexpr std::uint64_t kListNode = 8;
-constexpr std::uint64_t kPointer = 8;
 constexpr std::uint64_t kTrieNode = 40; // struct lpm_trie_node with its list node, before prefix and value
 constexpr std::uint64_t kPage = 4096;
 
-std::uint64_t hash_bytes(const MapFacts &facts, std::uint64_t entries, unsigned cpus) {
-    const bool is_per_cpu = facts.type == BPF_MAP_TYPE_PERCPU_HASH;
-    const bool is_allocated_at_once = (facts.flags & BPF_F_NO_PREALLOC) == 0;
-    const std::uint64_t value = round_up(facts.value_size, 8);
-    const std::uint64_t element = kElement + round_up(facts.key_size, 8) + (is_per_cpu ? kPointer : value) +
-                                  (is_allocated_at_once ? 0 : kListNode);
-    const std::uint64_t per_cpu = is_per_cpu ? value * cpus + kListNode + kPointer : 0;
-    return std::bit_ceil(std::uint64_t{facts.max_entries}) * kBucket +
-           (is_allocated_at_once ? facts.max_entries : entries) * (element + per_cpu);
+bool is_allocated_at_once(const MapFacts &facts) { return (facts.flags & BPF_F_NO_PREALLOC) == 0; }
+
+std::uint64_t element_bytes(const MapFacts &facts) {
+    return kElement + round_up(facts.key_size, 8) + round_up(facts.value_size, 8) +
+           (is_allocated_at_once(facts) ? 0 : kListNode);
 }
 
-std::uint64_t array_bytes(const MapFacts &facts, unsigned cpus) {
+// Of the kernel's caches, the smallest that an object fits into.
+std::uint64_t kmalloc_size(std::uint64_t bytes) {
+    return bytes <= 96 ? 96 : bytes > 128 && bytes <= 192 ? 192 : std::bit_ceil(bytes);
+}
+
+std::uint64_t hash_bytes(const MapFacts &facts, std::uint64_t entries) {
+    return std::bit_ceil(std::uint64_t{facts.max_entries}) * kBucket +
+           (is_allocated_at_once(facts) ? facts.max_entries : entries) * element_bytes(facts);
+}
+
+std::uint64_t array_bytes(const MapFacts &facts) {
     const std::uint64_t values = round_up(facts.value_size, 8) * facts.max_entries;
-    if (facts.type == BPF_MAP_TYPE_PERCPU_ARRAY)
-        return values * cpus;
     return (facts.flags & BPF_F_MMAPABLE) != 0 ? round_up(values, kPage) : values;
 }
 
@@ -90,11 +93,10 @@ Result<std::vector<PlannedMap>> planned_maps(const LoadSettings &settings) {
     return all;
 }
 
-std::uint64_t map_bytes(const MapFacts &facts, std::uint64_t entries, unsigned cpus) {
+std::uint64_t map_bytes(const MapFacts &facts, std::uint64_t entries) {
     switch (facts.type) {
     case BPF_MAP_TYPE_ARRAY:
-    case BPF_MAP_TYPE_PERCPU_ARRAY:
-        return array_bytes(facts, cpus);
+        return array_bytes(facts);
     case BPF_MAP_TYPE_LPM_TRIE:
         return entries * (kTrieNode + facts.key_size - sizeof(std::uint32_t) + facts.value_size);
     case BPF_MAP_TYPE_RINGBUF:
@@ -102,8 +104,17 @@ std::uint64_t map_bytes(const MapFacts &facts, std::uint64_t entries, unsigned c
     case BPF_MAP_TYPE_SK_STORAGE: // the sockets' own
         return 0;
     default:
-        return hash_bytes(facts, entries, cpus);
+        return hash_bytes(facts, entries);
     }
+}
+
+// kernel/bpf/memalloc.c: prefill_mem_cache().
+std::uint64_t reserve_bytes(const MapFacts &facts, unsigned cpus) {
+    constexpr std::uint64_t kCache = 192, kSmall = 256, kPrefilled = 4;
+    if (facts.type != BPF_MAP_TYPE_HASH || is_allocated_at_once(facts))
+        return 0;
+    const std::uint64_t element = element_bytes(facts);
+    return cpus * (kCache + kmalloc_size(element) * (element <= kSmall ? kPrefilled : 1));
 }
 
 } // namespace podlane

@@ -23,8 +23,10 @@ Result<std::vector<PlannedMap>> planned_maps(const LoadSettings &settings);
 
 void set_map_sizes(bpf_object *object, const LoadSettings &settings);
 
-// Memory of a map with so many entries on a machine of so many possible CPUs, as the kernel counts it (Linux 6.4 and
-// newer). The reserve of its allocator is not in it.
-std::uint64_t map_bytes(const MapFacts &facts, std::uint64_t entries, unsigned cpus);
+// Memory of a map with so many entries, as the kernel counts it (Linux 6.4 and newer).
+std::uint64_t map_bytes(const MapFacts &facts, std::uint64_t entries);
+// What the kernel's allocator holds for new entries besides, on a machine of so many possible CPUs that has made none
+// (Linux 6.1 and newer).
+std::uint64_t reserve_bytes(const MapFacts &facts, unsigned cpus);
 
 } // namespace podlane

@@ -65,8 +65,8 @@ Result<void> pin_maps(const bpf_object *object, const std::string &directory) {
 Result<void> count_unknown(const bpf_object *object) {
     const int fd = bpf_object__find_map_fd_by_name(object, PODLANE_MAP_COUNTERS);
     const std::uint32_t unknown = 0;
-    const std::vector<counters> zero(TRY(possible_cpus()));
-    auto put = detail::write(fd, PODLANE_MAP_COUNTERS, &unknown, zero.data(), Write::must_not_exist);
+    const counter_shares zero{};
+    auto put = detail::write(fd, PODLANE_MAP_COUNTERS, &unknown, &zero, Write::must_not_exist);
     if (!put && put.error().code == ErrorCode::already_exists)
         return {}; // the map is that of a running version
     return put;

@@ -33,7 +33,7 @@ constexpr std::array<Probed, 7> kNeeded = {{
     {{"the helper bpf_redirect_peer", "Linux 5.10"}, Kind::helper, BPF_FUNC_redirect_peer},
     {{"hash maps", "Linux 3.19"}, Kind::map, BPF_MAP_TYPE_HASH},
     {{"maps that evict the least recently used entry", "Linux 4.10"}, Kind::map, BPF_MAP_TYPE_LRU_HASH},
-    {{"maps with a value for each CPU", "Linux 4.6"}, Kind::map, BPF_MAP_TYPE_PERCPU_HASH},
+    {{"maps with a value for each CPU", "Linux 4.6"}, Kind::map, BPF_MAP_TYPE_PERCPU_ARRAY},
     {{"maps of prefixes", "Linux 4.11"}, Kind::map, BPF_MAP_TYPE_LPM_TRIE},
 }};
 
@@ -81,12 +81,13 @@ std::vector<bpf_insn> redirect_program(std::uint32_t helper) {
 // Loads or creates it; errno says why that failed.
 Fd try_feature(const Probed &probed) {
     if (probed.kind == Kind::map) {
-        constexpr std::uint32_t kKey = 8; // a prefix length and four bytes
+        const bool is_trie = probed.number == BPF_MAP_TYPE_LPM_TRIE;
+        constexpr std::uint32_t kWord = 4;
         struct bpf_map_create_opts options {};
         options.sz = sizeof options;
-        if (probed.number == BPF_MAP_TYPE_LPM_TRIE)
-            options.map_flags = BPF_F_NO_PREALLOC;
-        return Fd(bpf_map_create(static_cast<bpf_map_type>(probed.number), "pl_probe", kKey, kKey, 1, &options));
+        options.map_flags = is_trie ? BPF_F_NO_PREALLOC : 0;
+        return Fd(bpf_map_create(static_cast<bpf_map_type>(probed.number), "pl_probe", is_trie ? 2 * kWord : kWord,
+                                 kWord, 1, &options));
     }
     const std::vector<bpf_insn> code =
         probed.number == BPF_FUNC_fib_lookup ? fib_lookup_program() : redirect_program(probed.number);

@@ -39,8 +39,8 @@ Result<std::vector<std::uint32_t>> carriers_of(const UplinkTables &tables, std::
 }
 
 Result<void> put_uplink(const UplinkTables &tables, std::uint32_t ifindex, const uplink &entry, HookKind kind) {
-    if (TRY(tables.counters.find(ifindex)).empty())
-        TRY(tables.counters.insert_zero(ifindex));
+    if (!TRY(tables.counters.find(ifindex)))
+        TRY(tables.counters.update(ifindex, counter_shares{}));
     TRY(attach(ifindex, Hook::egress, kind, tables.to_uplink.get()));
     TRY(attach(ifindex, Hook::ingress, kind, tables.from_uplink.get()));
     return tables.uplinks.update(ifindex, entry);
@@ -63,7 +63,7 @@ Result<UplinkTables> UplinkTables::open(const std::string &root, Access access) 
                               (fd.error().code == ErrorCode::missing || fd.error().system_errno == EACCES);
         return may_lack ? Result<Fd>(Fd()) : std::move(fd);
     };
-    return UplinkTables{TRY(open_uplinks(root, access)), TRY(Counters::open(root, access)),
+    return UplinkTables{TRY(open_uplinks(root, access)), TRY(open_counters(root, access)),
                         TRY(program(PODLANE_PROGRAM_FROM_UPLINK)), TRY(program(PODLANE_PROGRAM_TO_UPLINK))};
 }
 

@@ -59,7 +59,7 @@ Result<Tables> open_each(const std::string &root, Access access, std::vector<Unr
                   or_none(open_isolations(root, access), PODLANE_MAP_ISOLATION, unread),
                   or_none(open_group_cidrs(root, access), PODLANE_MAP_GROUP_CIDRS, unread),
                   or_none(open_watches(root, access), PODLANE_MAP_WATCH, unread),
-                  or_none(Counters::open(root, access), PODLANE_MAP_COUNTERS, unread),
+                  or_none(open_counters(root, access), PODLANE_MAP_COUNTERS, unread),
                   generation};
 }
 
@@ -145,45 +145,22 @@ Result<void> count_isolation_change(const Watches &watches) {
     return {};
 }
 
-Result<Counters> Counters::open(std::string_view root, Access access) {
-    std::string path = pin_path(root, PODLANE_MAP_COUNTERS);
-    Fd fd = TRY(detail::open_map(path, sizeof(std::uint32_t), sizeof(counters), access));
-    const unsigned cpus = TRY(possible_cpus());
-    return Counters(std::move(fd), std::move(path), cpus);
+Result<Counters> open_counters(std::string_view root, Access access) {
+    return open_table<Counters>(root, PODLANE_MAP_COUNTERS, access);
 }
 
-Result<void> Counters::insert_zero(std::uint32_t ifindex) const {
-    const std::vector<counters> zero(cpus_);
-    return detail::write(fd_.get(), path_, &ifindex, zero.data(), Write::any);
-}
-
-Result<bool> Counters::remove(std::uint32_t ifindex) const { return detail::remove(fd_.get(), path_, &ifindex); }
-
-Result<std::vector<counters>> Counters::find(std::uint32_t ifindex) const {
-    std::vector<counters> values(cpus_);
-    if (!TRY(detail::find(fd_.get(), path_, &ifindex, values.data())))
-        values.clear();
-    return values;
-}
-
-Result<counters> Counters::sum(std::uint32_t ifindex) const {
+counters sum_of(const counter_shares &all) {
     counters total{};
-    for (const counters &one : TRY(find(ifindex)))
+    for (const counters &share : all.shares)
         for (std::size_t i = 0; i < COUNTER_REASONS; ++i) {
-            total.by_reason[i].packets += one.by_reason[i].packets;
-            total.by_reason[i].bytes += one.by_reason[i].bytes;
+            total.by_reason[i].packets += share.by_reason[i].packets;
+            total.by_reason[i].bytes += share.by_reason[i].bytes;
         }
     return total;
 }
 
-Result<std::vector<std::uint32_t>> Counters::keys() const {
-    std::vector<std::uint32_t> all;
-    for (const Bytes &bytes : TRY(detail::keys(fd_.get(), path_))) {
-        std::uint32_t key = 0;
-        std::memcpy(&key, bytes.data(), sizeof key);
-        all.push_back(key);
-    }
-    return all;
+Result<counters> sum_of(const Counters &all, std::uint32_t ifindex) {
+    return sum_of(TRY(all.find(ifindex)).value_or(counter_shares{}));
 }
 
 // Directories on a bpffs keep their inode number when they are renamed.

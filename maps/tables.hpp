@@ -53,6 +53,7 @@ using Senders = Map<sender_key, std::uint32_t>;
 using Isolations = Map<std::uint32_t, isolation>;
 using GroupCidrs = Map<allowed_source_key, std::uint32_t>;
 using Watches = Map<std::uint32_t, watch>; // one entry, 0
+using Counters = Map<std::uint32_t, counter_shares>;
 
 // Every pin there is, maps and programs.
 #define X(name) std::string_view(name),
@@ -86,27 +87,11 @@ Result<Senders> open_senders(std::string_view root, Access access);
 Result<Isolations> open_isolations(std::string_view root, Access access);
 Result<GroupCidrs> open_group_cidrs(std::string_view root, Access access);
 Result<Watches> open_watches(std::string_view root, Access access);
+Result<Counters> open_counters(std::string_view root, Access access);
 
-// The per-CPU counters: one struct counters for each possible CPU.
-class Counters {
-  public:
-    static Result<Counters> open(std::string_view root, Access access);
-    static Counters none() { return Counters(Fd{}, {}, 0); } // as of a missing map
-    [[nodiscard]] Result<void> insert_zero(std::uint32_t ifindex) const;
-    [[nodiscard]] Result<bool> remove(std::uint32_t ifindex) const;
-    // One element a CPU; empty if the endpoint has no counters.
-    [[nodiscard]] Result<std::vector<counters>> find(std::uint32_t ifindex) const;
-    // The sum over the CPUs; zero if the endpoint has no counters.
-    [[nodiscard]] Result<counters> sum(std::uint32_t ifindex) const;
-    [[nodiscard]] Result<std::vector<std::uint32_t>> keys() const;
-    [[nodiscard]] int fd() const { return fd_.get(); }
-
-  private:
-    Counters(Fd fd, std::string path, unsigned cpus) : fd_(std::move(fd)), path_(std::move(path)), cpus_(cpus) {}
-    Fd fd_;
-    std::string path_;
-    unsigned cpus_;
-};
+[[nodiscard]] counters sum_of(const counter_shares &all);
+// Zero if the interface has no counters.
+Result<counters> sum_of(const Counters &all, std::uint32_t ifindex);
 
 // Of the live pins below a root: an upgrade and a new load change it. ErrorCode::missing if there are none.
 Result<std::uint64_t> generation_of(const std::string &root);

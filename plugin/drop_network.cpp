@@ -85,7 +85,7 @@ Result<void> drop_network_if_unused(const cni::Request &request, const Tables &t
     const std::string &root = request.config.bpffs;
     if (!tables.addresses.exists())
         return {}; // nothing says who uses it
-    TRY(drop_unused_limit_groups(root, tables, network));
+    TRY(drop_unused_limit_groups(request.config, tables, network));
     const auto in_use = [&](const Tables &now) -> Result<bool> {
         if (TRY(now.addresses.any_key([&](const address_key &key) { return key.network == network; })))
             return true;

@@ -214,7 +214,7 @@ Result<void> log_plan(const cni::Request &request, const Plan &plan, const endpo
 Result<void> put_endpoint(const Tables &tables, const cni::Config &config, const endpoint &record) {
     const Step step(STEP_ENTRIES);
     const EndpointEntries entries = entries_of(config, record, TRY(net::own_netns()));
-    TRY(tables.counters.insert_zero(record.ifindex));
+    TRY(tables.counters.update(record.ifindex, counter_shares{}));
     if (entries.keeps_paths)
         TRY(tables.kept_paths.update(record.ifindex, kept_paths{}));
     TRY(put_limits(tables, entries, record.ifindex));
@@ -229,8 +229,8 @@ Result<void> insert_missing_entries(const Tables &tables, const cni::Config &con
     const Step step(STEP_ENTRIES);
     const std::uint32_t ifindex = record.ifindex;
     const EndpointEntries entries = entries_of(config, record, TRY(net::own_netns()));
-    if (TRY(tables.counters.find(ifindex)).empty())
-        TRY(tables.counters.insert_zero(ifindex));
+    if (!TRY(tables.counters.find(ifindex)))
+        TRY(tables.counters.update(ifindex, counter_shares{}));
     if (entries.keeps_paths && !TRY(tables.kept_paths.find(ifindex)))
         TRY(tables.kept_paths.update(ifindex, kept_paths{}));
     for (const auto &[key, shaped] : entries.exempts)
@@ -282,7 +282,7 @@ Result<void> check_entries(const Tables &tables, const cni::Config &config, cons
         if (!owner || !is_entry_of(record, *owner))
             return gone("the entry of " + to_string(key.addr) + " in " PODLANE_MAP_ADDRESSES " is gone or wrong");
     }
-    if (TRY(tables.counters.find(ifindex)).empty())
+    if (!TRY(tables.counters.find(ifindex)))
         return gone(of_veth + PODLANE_MAP_COUNTERS " is gone");
     if (entries.keeps_paths && !TRY(tables.kept_paths.find(ifindex)))
         return gone(of_veth + PODLANE_MAP_KEPT_PATHS " is gone");

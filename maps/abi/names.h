@@ -17,7 +17,7 @@
 #define PODLANE_MAP_KEPT_PATHS "kept_paths_v1"
 #define PODLANE_MAP_FLOWS "flows_v2"
 #define PODLANE_MAP_FORWARDED "forwarded_v2"
-#define PODLANE_MAP_COUNTERS "counters_v2"
+#define PODLANE_MAP_COUNTERS "counters_v3"
 #define PODLANE_MAP_SOURCES "allowed_srcs_v1"
 #define PODLANE_MAP_BANDWIDTHS "bandwidths_v1"
 #define PODLANE_MAP_UPLINKS "uplinks_v2"

@@ -58,11 +58,11 @@ endpoint endpoint_number(std::uint32_t number) {
 void fill(const std::string &root, std::uint32_t endpoints) {
     require(ensure_loaded(root, {.endpoints = endpoints, .paths = 1024}));
     const Endpoints records = require(open_endpoints(root, Access::read_write));
-    const Counters counts = require(Counters::open(root, Access::read_write));
+    const Counters counts = require(open_counters(root, Access::read_write));
     for (std::uint32_t i = 0; i < endpoints; ++i) {
         const endpoint record = endpoint_number(i);
         require(records.update(require(make_endpoint_key("container" + std::to_string(i), "eth0")), record));
-        require(counts.insert_zero(record.ifindex));
+        require(counts.update(record.ifindex, counter_shares{}));
     }
 }
 

@@ -121,7 +121,7 @@ struct Node {
         TRY(ensure_loaded(kRoot, LoadSettings{.endpoints = 16384, .paths = 131072, .mark = 0, .confirm_ms = 60'000}));
         return Node{TRY(open_interfaces(kRoot, Access::read_write)),
                     TRY(open_addresses(kRoot, Access::read_write)),
-                    TRY(Counters::open(kRoot, Access::read_write)),
+                    TRY(open_counters(kRoot, Access::read_write)),
                     TRY(open_isolations(kRoot, Access::read_write)),
                     TRY(open_flows(kRoot, Access::read_write)),
                     settings.confirmed != 0,
@@ -163,7 +163,7 @@ struct Node {
     // The kernel takes per-CPU memory from a reserve that a worker refills: thousands at once find it empty.
     [[nodiscard]] Result<void> put_counters(std::uint32_t ifindex) const {
         for (int tries = 0;; ++tries) {
-            auto done = counters.insert_zero(ifindex);
+            auto done = counters.update(ifindex, counter_shares{});
             if (done || done.error().system_errno != ENOMEM || tries == kMemoryTries)
                 return done;
             sched_yield();
@@ -211,7 +211,7 @@ double median(std::vector<std::uint32_t> values) {
 }
 
 Result<std::uint64_t> counted(const Node &node, const Case &kind) {
-    const auto sums = TRY(node.counters.sum(kSender));
+    const auto sums = TRY(sum_of(node.counters, kSender));
     return sums.by_reason[kind.expected].packets + sums.by_reason[REASON_DROP_EGRESS_LIMIT].packets;
 }
 

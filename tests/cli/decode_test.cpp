@@ -49,7 +49,7 @@ TEST(Reason, has_name_and_kind_also_if_a_newer_podlane_counted_it) {
     EXPECT_EQ(reason_name(REASON_DROP_SOURCE_ADDRESS), "drop-source-address");
     EXPECT_EQ(reason_kind_name(REASON_DROP_SOURCE_ADDRESS), "drop");
     EXPECT_EQ(reason_kind_name(REASON_SENT_DIRECT), "fast");
-    EXPECT_EQ(reason_name(COUNTER_REASONS - 1), "reason-63");
+    EXPECT_EQ(reason_name(COUNTER_REASONS - 1), "reason-59");
     EXPECT_EQ(reason_kind_name(COUNTER_REASONS - 1), "unknown");
 }
 

@@ -13,7 +13,6 @@
 
 #include "tests/fuzz/require.hpp"
 
-#include <bpf/libbpf.h>
 #include <fcntl.h>
 
 #include <algorithm>
@@ -50,14 +49,9 @@ class Kernel {
         require(planned != plan().end());
         HeldMap held{planned->facts, {}, {}};
         held.facts.max_entries = kMostEntries; // by which its readers choose how much to read at a time
-        const bool is_per_cpu =
-            held.facts.type == BPF_MAP_TYPE_PERCPU_HASH || held.facts.type == BPF_MAP_TYPE_PERCPU_ARRAY;
-        const std::size_t value = is_per_cpu ? std::size_t{(held.facts.value_size + 7) / 8 * 8} *
-                                                   static_cast<unsigned>(libbpf_num_possible_cpus())
-                                             : held.facts.value_size;
         for (int left = take(1)[0] % (kMostEntries + 1); left > 0; --left) {
             held.keys.push_back(take(held.facts.key_size));
-            held.values.push_back(take(value));
+            held.values.push_back(take(held.facts.value_size));
         }
         const int fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
         require(fd >= 0);

@@ -85,7 +85,7 @@ template <typename Table> std::string entries_text(const char *name, Result<Tabl
 }
 
 std::string counters_text(const std::string &root) {
-    const auto table = Counters::open(root, Access::read_only);
+    const auto table = open_counters(root, Access::read_only);
     if (!table)
         return std::string(PODLANE_MAP_COUNTERS) + ": 0\n";
     auto keys = require(table->keys());
@@ -321,7 +321,7 @@ std::vector<std::string> Node::leased() const {
 }
 
 struct count Node::counted(std::uint32_t ifindex, reason why) const {
-    return require(require(Counters::open(bpffs_, Access::read_only)).sum(ifindex)).by_reason[why];
+    return require(sum_of(require(open_counters(bpffs_, Access::read_only)), ifindex)).by_reason[why];
 }
 
 struct count Node::counted(const std::string &ifname, reason why) const {

@@ -92,12 +92,20 @@ std::string mebibytes(std::uint64_t bytes) {
     return text.data();
 }
 
-std::uint64_t node_bytes(const LoadSettings &settings, unsigned cpus, std::string_view only = {}) {
+std::uint64_t node_bytes(const LoadSettings &settings, std::string_view only = {}) {
     std::uint64_t bytes = 0;
     const auto maps = planned_maps(settings);
     for (const PlannedMap &map : maps ? *maps : std::vector<PlannedMap>{})
         if (only.empty() || map.name == only)
-            bytes += map_bytes(map.facts, entries_on_a_node(map.name), cpus);
+            bytes += map_bytes(map.facts, entries_on_a_node(map.name));
+    return bytes;
+}
+
+std::uint64_t node_reserve(unsigned cpus) {
+    std::uint64_t bytes = 0;
+    const auto maps = planned_maps({});
+    for (const PlannedMap &map : maps ? *maps : std::vector<PlannedMap>{})
+        bytes += reserve_bytes(map.facts, cpus);
     return bytes;
 }
 
@@ -116,16 +124,17 @@ std::string memory() {
         text += " |\n";
     };
     for (const char *map : kLarge)
-        add("`" + std::string(map) + "`", [&](unsigned cpus) { return node_bytes({}, cpus, map); });
-    add("all other maps", [&](unsigned cpus) {
-        std::uint64_t rest = node_bytes({}, cpus);
+        add("`" + std::string(map) + "`", [&](unsigned) { return node_bytes({}, map); });
+    add("all other maps", [&](unsigned) {
+        std::uint64_t rest = node_bytes({});
         for (const char *map : kLarge)
-            rest -= node_bytes({}, cpus, map);
+            rest -= node_bytes({}, map);
         return rest;
     });
-    add("all", [](unsigned cpus) { return node_bytes({}, cpus); });
+    add("in reserve for new entries", node_reserve);
+    add("all", [](unsigned cpus) { return node_bytes({}) + node_reserve(cpus); });
     add("all, with `\"maxEndpoints\": 256, \"maxPaths\": 16384`",
-        [&](unsigned cpus) { return node_bytes(small, cpus); });
+        [&](unsigned cpus) { return node_bytes(small) + node_reserve(cpus); });
     return text;
 }
 
@@ -145,29 +154,28 @@ std::string thousands(std::uint64_t number) {
 }
 
 // Of one more, without the table of a hash.
-std::uint64_t entry_bytes(MapFacts facts, unsigned cpus) {
+std::uint64_t entry_bytes(MapFacts facts) {
     if (facts.type == BPF_MAP_TYPE_ARRAY)
         return facts.value_size;
     facts.max_entries = 4; // as many buckets as 3 have
-    const std::uint64_t four = map_bytes(facts, 4, cpus);
+    const std::uint64_t four = map_bytes(facts, 4);
     facts.max_entries = 3;
-    return four - map_bytes(facts, 3, cpus);
+    return four - map_bytes(facts, 3);
 }
 
 std::string entry_words(const MapFacts &facts) {
     if (facts.type == BPF_MAP_TYPE_RINGBUF)
         return "1";
-    const std::uint64_t fixed = entry_bytes(facts, 0), more = entry_bytes(facts, 1) - fixed;
-    return thousands(fixed) + (more != 0 ? " + " + thousands(more) + " a CPU" : "");
+    return thousands(entry_bytes(facts));
 }
 
 std::string maps() {
     const auto planned = planned_maps({});
-    std::string text = "| map | entries | bytes an entry | full, on 2 CPUs |\n|---|---|---|---|\n";
+    std::string text = "| map | entries | bytes an entry | full |\n|---|---|---|---|\n";
     for (const PlannedMap &map : planned ? *planned : std::vector<PlannedMap>{}) {
         if (std::ranges::find(kMapNames, map.name) == kMapNames.end()) // not pinned
             continue;
-        const std::uint64_t bytes = map_bytes(map.facts, map.facts.max_entries, 2);
+        const std::uint64_t bytes = map_bytes(map.facts, map.facts.max_entries);
         text += "| `" + map.name + "` | " + thousands(map.facts.max_entries) + " | " + entry_words(map.facts) + " | " +
                 (bytes < 1 << 20 ? std::to_string((bytes + 512) >> 10U) + " KiB" : mebibytes(bytes) + " MiB") + " |\n";
     }

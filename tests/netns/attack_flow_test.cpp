@@ -24,7 +24,7 @@ class AttackFlow : public ServiceTest {
     // Packets that have arrived by the uplink, as its program counts them, whatever for.
     [[nodiscard]] std::uint64_t seen_on_uplink() {
         const std::uint32_t up0 = Json::parse(lab_->node().run("ip -j link show up0")).at(0).at("ifindex");
-        const counters all = require(require(Counters::open(lab_->node().bpffs(), Access::read_only)).sum(up0));
+        const counters all = require(sum_of(require(open_counters(lab_->node().bpffs(), Access::read_only)), up0));
         std::uint64_t packets = 0;
         for (std::size_t why = 0; why < kReasons.size(); ++why)
             if (why != REASON_UPLINK_SENT && why != REASON_UPLINK_SENT_HOST)
@@ -285,7 +285,7 @@ void AttackFlow::withstand(bool evicts, const Attack &attack) {
                                                   PODLANE_MAP_FORWARDED, PODLANE_MAP_EVENTS, PODLANE_MAP_HISTORY});
     };
     const auto counted = [&] {
-        return require(require(Counters::open(lab_->node().bpffs(), Access::read_only)).keys()).size();
+        return require(require(open_counters(lab_->node().bpffs(), Access::read_only)).keys()).size();
     };
     const auto others = all_others();
     const std::size_t counters = counted();

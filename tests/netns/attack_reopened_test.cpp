@@ -290,9 +290,9 @@ TEST_P(AttackReopenedTcp, ASynThatFragmentsHideIsDropped) {
     close_direction();
     ASSERT_TRUE(wait_until([&] { return has_expired(both_, Transport::tcp); }));
     send_by_slow_path(*peer_, tcp_syn, Hidden::in_fragments);
-    const auto counters = require(Counters::open(lab_->node().bpffs(), Access::read_only));
+    const auto counters = require(open_counters(lab_->node().bpffs(), Access::read_only));
     EXPECT_TRUE(wait_until(
-        [&] { return require(counters.sum(peer_->pod.ifindex)).by_reason[REASON_DROP_MALFORMED].packets > 0; }));
+        [&] { return require(sum_of(counters, peer_->pod.ifindex)).by_reason[REASON_DROP_MALFORMED].packets > 0; }));
     EXPECT_FALSE(is_in("SYN_SENT"));
 }
 
@@ -304,9 +304,9 @@ TEST_P(AttackReopenedTcp, ASynThatIsolationDropsLeavesNoWay) {
     ASSERT_TRUE(wait_until([&] { return has_expired(both_, Transport::tcp); }));
     peer_->wire.forget();
     sequence_ += 0x100000;
-    const auto counters = require(Counters::open(lab_->node().bpffs(), Access::read_only));
+    const auto counters = require(open_counters(lab_->node().bpffs(), Access::read_only));
     const auto dropped = [&] {
-        return require(counters.sum(hostile_->pod.ifindex)).by_reason[REASON_DROP_ISOLATION].packets;
+        return require(sum_of(counters, hostile_->pod.ifindex)).by_reason[REASON_DROP_ISOLATION].packets;
     };
     const std::uint64_t before = dropped();
     send_by_slow_path(*peer_, tcp_syn);

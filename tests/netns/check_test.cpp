@@ -102,7 +102,7 @@ void PrintTo(const EntryFault &fault, std::ostream *out) { *out << fault.name; }
 const std::vector<EntryFault> kEntryFaults = {
     {PODLANE_MAP_INTERFACES,
      [](const CheckTest &t) { (void)require(t.open(&open_interfaces).remove(t.made_.ifindex)); }},
-    {PODLANE_MAP_COUNTERS, [](const CheckTest &t) { (void)require(t.open(&Counters::open).remove(t.made_.ifindex)); }},
+    {PODLANE_MAP_COUNTERS, [](const CheckTest &t) { (void)require(t.open(&open_counters).remove(t.made_.ifindex)); }},
     {PODLANE_MAP_NETWORKS,
      [](const CheckTest &t) { (void)require(t.open(&open_networks).remove(network_id("pods"))); }},
     {PODLANE_MAP_BANDWIDTHS,

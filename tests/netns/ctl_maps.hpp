@@ -34,7 +34,7 @@ constexpr std::array<Shape, kMapNames.size()> kShapes = {{
     {PODLANE_MAP_KEPT_PATHS, BPF_MAP_TYPE_HASH, sizeof(std::uint32_t), sizeof(kept_paths)},
     {PODLANE_MAP_FLOWS, BPF_MAP_TYPE_LRU_HASH, sizeof(flow_key), sizeof(flow)},
     {PODLANE_MAP_FORWARDED, BPF_MAP_TYPE_LRU_HASH, sizeof(flow_key), sizeof(forwarded)},
-    {PODLANE_MAP_COUNTERS, BPF_MAP_TYPE_PERCPU_HASH, sizeof(std::uint32_t), sizeof(counters)},
+    {PODLANE_MAP_COUNTERS, BPF_MAP_TYPE_HASH, sizeof(std::uint32_t), sizeof(counter_shares)},
     {PODLANE_MAP_SOURCES, BPF_MAP_TYPE_LPM_TRIE, sizeof(allowed_source_key), sizeof(std::uint32_t)},
     {PODLANE_MAP_BANDWIDTHS, BPF_MAP_TYPE_HASH, sizeof(std::uint32_t), sizeof(bandwidth)},
     {PODLANE_MAP_UPLINKS, BPF_MAP_TYPE_HASH, sizeof(std::uint32_t), sizeof(uplink)},
@@ -113,12 +113,12 @@ class CtlMaps : public testing::Test {
     }
 
     void count(std::uint32_t ifindex, reason why, std::uint64_t packets, std::uint64_t bytes) const {
-        const auto map = Counters::open(root_, Access::read_write);
+        const auto map = open_counters(root_, Access::read_write);
         ASSERT_TRUE(map);
-        std::vector<counters> per_cpu(possible_cpus().value());
-        per_cpu.front().by_reason[why] = {packets, bytes};
-        per_cpu.back().by_reason[why].packets += 1; // proves that CPUs are summed
-        ASSERT_EQ(bpf_map_update_elem(map->fd(), &ifindex, per_cpu.data(), BPF_ANY), 0);
+        counter_shares all{};
+        all.shares[0].by_reason[why] = {packets, bytes};
+        all.shares[COUNTER_SHARES - 1].by_reason[why].packets += 1; // proves that the shares are summed
+        ASSERT_TRUE(map->update(ifindex, all));
     }
 
     [[nodiscard]] Output ctl(const std::string &command) const {

@@ -164,8 +164,13 @@ TEST_F(MetricsTest, AreServedWithoutOtherCapabilitiesThanTheyNeed) {
             EXPECT_THAT(status, HasSubstr("Seccomp:\t2\n"));
         }
     }
-    const std::set<std::string> served = samples(get(url()).out), printed = samples(ctl("metrics").out);
-    EXPECT_EQ(served, printed) << "nothing that a process of root says is missing";
+    std::set<std::string> served, printed;
+    EXPECT_TRUE(wait_until([&] { // A reason appears with its first packet, perhaps between the two.
+        served = samples(get(url()).out);
+        printed = samples(ctl("metrics").out);
+        return served == printed;
+    })) << "nothing that a process of root says is missing: "
+        << testing::PrintToString(served) << testing::PrintToString(printed);
     EXPECT_EQ(server.end(SIGTERM).rc, 0);
     EXPECT_FALSE(std::filesystem::exists("/proc/" + other.substr(0, other.find(' '))));
 }

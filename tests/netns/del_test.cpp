@@ -83,7 +83,7 @@ TEST_F(DelTest, DeletesTheOtherEntriesWithoutOneMap) {
             name, PODLANE_MAP_HISTORY, PODLANE_MAP_WATCH, PODLANE_MAP_EVENTS, PODLANE_MAP_PATHS, PODLANE_MAP_COUNTERS};
         for (const auto &[map, entries] : map_entries(node_.bpffs(), others))
             EXPECT_TRUE(entries.empty()) << map;
-        if (const auto counters = Counters::open(node_.bpffs(), Access::read_only)) {
+        if (const auto counters = open_counters(node_.bpffs(), Access::read_only)) {
             EXPECT_THAT(require(counters->keys()), testing::Not(testing::Contains(made.ifindex)));
         }
         fs::remove_all(node_.bpffs());

@@ -248,8 +248,8 @@ const std::vector<Fault> kFaults = {
          value.ifindex = 424242;
          require(d.open(&open_addresses).update({1, require(parse_ip("198.18.9.77"))}, value));
      }},
-    {"CountersOfNobody", "orphan", "counters_v2 has an entry of interface 424242", true,
-     [](Doctor &d) { require(require(Counters::open(d.node_.bpffs(), Access::read_write)).insert_zero(424242)); }},
+    {"CountersOfNobody", "orphan", "counters_v3 has an entry of interface 424242", true,
+     [](Doctor &d) { require(require(open_counters(d.node_.bpffs(), Access::read_write)).update(424242, counter_shares{})); }},
     {"LimitsOfNobody", "orphan", "bandwidths_v1 has an entry of interface 424242", true,
      entry(&open_bandwidths, 424242)},
     {"KeptPathsOfNobody", "orphan", "kept_paths_v1 has an entry of interface 424242", true,
@@ -313,9 +313,9 @@ const std::vector<Fault> kFaults = {
          value.flags ^= INTERFACE_ANTI_SPOOF;
          require(d.open(&open_interfaces).update(d.made_.ifindex, value));
      }},
-    {"CountersGone", "interface-entry", "counters_v2 is gone", true,
+    {"CountersGone", "interface-entry", "counters_v3 is gone", true,
      [](Doctor &d) {
-         (void)require(require(Counters::open(d.node_.bpffs(), Access::read_write)).remove(d.made_.ifindex));
+         (void)require(require(open_counters(d.node_.bpffs(), Access::read_write)).remove(d.made_.ifindex));
      }},
     {"AddressEntryGone", "address-entry", "addresses_v1 is gone", true,
      [](Doctor &d) {

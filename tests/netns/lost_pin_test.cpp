@@ -7,6 +7,7 @@
 
 #include "loader/object.hpp"
 #include "loader/record.hpp"
+#include "loader/upgrade.hpp"
 
 namespace podlane::test {
 namespace {
@@ -159,6 +160,61 @@ TEST_F(LostPins, ADelLeavesNothingInAMapWithoutItsPin) {
         EXPECT_THAT(del(*third.container, all_), succeeds());
         expect_whole();
     }
+    expect_nothing_left_after_del();
+}
+
+// The name is lost with the pin: no program works on that map.
+TEST_F(LostPins, OfLimitGroupsLeavesNothingAfterTheGroupsLastPod) {
+    for (const Pod *pod : {&first_, &second_})
+        EXPECT_THAT(del(*pod->container, all_), succeeds());
+    Json keys = all_;
+    keys.update({{"ingressRate", 8000000},
+                 {"ingressBurst", 64000000},
+                 {"limitGroup", "tenant-a"},
+                 {"limitGroups", {{"tenant-a", {{"ingressRate", 80000000}}}}}});
+    for (const bool is_repaired : {false, true}) {
+        first_ = make(keys);
+        second_ = make(keys);
+        lose(PODLANE_MAP_LIMIT_GROUPS);
+        if (is_repaired) {
+            EXPECT_THAT(ctl("repair"), prints(0));
+            EXPECT_THAT(check(second_, keys), succeeds());
+        }
+        EXPECT_THAT(del(*first_.container, keys), succeeds());
+        EXPECT_THAT(del(*second_.container, keys), succeeds());
+        EXPECT_EQ(everything(), before_) << is_repaired;
+    }
+}
+
+// A newer podlanectl or plugin restores the pin; to bring the node to its version is left to an upgrade, unless nothing
+// else restores the pin.
+TEST_F(LostPins, AreRestoredBesideProgramsOfAnotherBuild) {
+    std::string other = read_file(variable("PODLANECTL_BIN"));
+    const std::string license = "Dual MIT/GPL";
+    for (std::size_t at = 0; (at = other.find(license, at)) != std::string::npos; ++at)
+        other.replace(at, license.size(), "Dual BSD/GPL");
+    const std::string binary = node_.dir() + "/podlanectl";
+    std::ofstream(binary) << other;
+    fs::permissions(binary, fs::perms::owner_all);
+    std::vector<std::string> upgrade = ctl_argv(node_.bpffs(), "upgrade");
+    upgrade.front() = binary;
+    EXPECT_THAT(run(node_.ns(), upgrade), prints(0));
+    EXPECT_FALSE(require(is_current(node_.bpffs())));
+    expect_no_loss([&] {
+        for (const char *name : {PODLANE_MAP_INTERFACES, PODLANE_PROGRAM_TO_POD}) {
+            SCOPED_TRACE(name);
+            lose(name);
+            const Pod third = make(all_);
+            EXPECT_FALSE(require(is_current(node_.bpffs())));
+            EXPECT_THAT(check(third, all_), succeeds());
+            EXPECT_THAT(del(*third.container, all_), succeeds());
+        }
+    });
+    lose(PODLANE_MAP_LIMIT_GROUPS);
+    const Pod third = make(all_);
+    EXPECT_TRUE(require(is_current(node_.bpffs())));
+    EXPECT_THAT(del(*third.container, all_), succeeds());
+    expect_whole();
     expect_nothing_left_after_del();
 }
 

@@ -50,7 +50,7 @@ class LimitedEnd {
         : wire_(pod.ns(), ifname), link_(Json::parse(pod.run("ip -j addr show " + ifname)).at(0)),
           ifindex_(link_.at("link_index")), marking_(node.ns(), host_ifname(node, ifindex_)),
           states_(require(open_limit_states(node.bpffs(), Access::read_only))),
-          counters_(require(Counters::open(node.bpffs(), Access::read_only))) {}
+          counters_(require(open_counters(node.bpffs(), Access::read_only))) {}
 
     std::vector<Prefix> free_to{};   // unshapedSubnets, egress
     std::vector<Prefix> free_from{}; // ingress
@@ -77,7 +77,7 @@ class LimitedEnd {
     // Of what was sent from here.
     [[nodiscard]] Reasons sent() const {
         Reasons all{};
-        const counters sum = require(counters_.sum(ifindex_));
+        const counters sum = require(sum_of(counters_, ifindex_));
         for (std::size_t why = 0; why < all.size(); ++why)
             if (why != REASON_RECEIVED_HOST && why != REASON_RECEIVED_DIRECT && why != REASON_RECEIVED_UPLINK)
                 all.at(why) = sum.by_reason[why].packets;

@@ -242,12 +242,12 @@ class LossOnVeths : public LabTestOf<Setting> {
         ADD_FAILURE() << all.size() << " frames together" << together;
     }
     [[nodiscard]] std::uint64_t fast() {
-        const auto all = require(Counters::open(lab_->node().bpffs(), Access::read_only));
+        const auto all = require(open_counters(lab_->node().bpffs(), Access::read_only));
         std::uint64_t packets = 0;
         for (const std::uint32_t ifindex : {pod_index_, peer_index_, uplink_})
             for (std::size_t why = 0; why < kReasons.size(); ++why)
                 if (kReasons.at(why).kind == REASON_KIND_FAST)
-                    packets += require(all.sum(ifindex)).by_reason[why].packets;
+                    packets += require(sum_of(all, ifindex)).by_reason[why].packets;
         return packets;
     }
 

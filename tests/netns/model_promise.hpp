@@ -71,10 +71,10 @@ class PromiseOnVeths : public LabTest {
 
     // Of both pods.
     [[nodiscard]] std::uint64_t counted(reason_kind kind) {
-        const auto all = require(Counters::open(lab_->node().bpffs(), Access::read_only));
+        const auto all = require(open_counters(lab_->node().bpffs(), Access::read_only));
         std::uint64_t packets = 0;
         for (const Pod *pod : {&attacker_, &victim_}) {
-            const counters of = require(all.sum(pod->ifindex));
+            const counters of = require(sum_of(all, pod->ifindex));
             for (std::size_t why = 0; why < kReasons.size(); ++why)
                 if (kReasons.at(why).kind == kind)
                     packets += of.by_reason[why].packets;

@@ -149,10 +149,10 @@ TEST_F(RollbackOthersTest, AnUplinkThatCouldNotBeAddedLeavesNoEntry) {
     for (const char *link : {"up1", "up2"})
         node_.run(std::string("ip link set ") + link + " up");
     const Pod living = make({{"maxEndpoints", 2}, {"uplinks", {"up0"}}});
-    const auto counters = require(Counters::open(node_.bpffs(), Access::read_write));
+    const auto counters = require(open_counters(node_.bpffs(), Access::read_write));
     const std::string before = node_.state();
     std::uint32_t filled = 10000;
-    while (counters.insert_zero(filled))
+    while (counters.update(filled, counter_shares{}))
         ASSERT_LT(++filled, 30000U) << "not full";
     EXPECT_THAT(add(*node_.container(), {{"uplinks", {"up0", "up1"}}}),
                 fails_with(102, {PODLANE_MAP_COUNTERS " is full"}));

@@ -215,9 +215,9 @@ TEST_F(FullMapTest, EveryOneIsNamed) {
             return sender_key{n, {}};
         },
         0U);
-    const auto counters = require(Counters::open(root, kWrite));
+    const auto counters = require(open_counters(root, kWrite));
     expect_named<std::uint32_t>(
-        PODLANE_MAP_COUNTERS, [&](std::uint32_t n) { return bool(counters.insert_zero(n)); },
+        PODLANE_MAP_COUNTERS, [&](std::uint32_t n) { return bool(counters.update(n, counter_shares{})); },
         [&](std::uint32_t n) { return counters.remove(n); }, many());
     EXPECT_EQ(add(*node_.container(), keys_).rc, 0) << "the room that was there is there again";
 }

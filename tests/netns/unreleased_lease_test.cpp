@@ -145,26 +145,15 @@ TEST_F(UnreleasedLeaseTest, AnUninstallThatLeavesItNamesItOnce) {
 
 // At each call by which the maps and the record change.
 TEST_F(UnreleasedLeaseTest, AKilledDelLosesNothing) {
-    const std::string trace = node_.dir() + "/trace";
     const auto killed_at = [&](const std::string &call, int number) {
         const Pod made = make(keys(), named("shop", "web-0"));
         std::ofstream(down_).close();
-        Variables variables = attachment(*made.container);
-        variables.insert({{"CNI_COMMAND", "DEL"}, {"CNI_PATH", node_.plugins()}});
-        std::vector<std::string> argv = words("strace -qq -o " + trace + " -e trace=" + call);
-        if (number != 0)
-            argv.insert(argv.end(), {"-e", "inject=" + call + ":signal=KILL:when=" + std::to_string(number)});
-        argv.push_back(node_.plugins() + "/podlane");
-        (void)run(node_.ns(), argv, node_.config(keys()).dump(), variables);
+        const int calls = killed_del(*made.container, node_.config(keys()), call, number);
         EXPECT_EQ(node_.leased().size(), 2U);
         EXPECT_EQ(require(AttachmentRecords(kStateDirectory, node_.bpffs()).list()).size(), 1U) << "names the lease";
         fs::remove(down_);
         EXPECT_THAT(del(*made.container, keys()), succeeds());
         EXPECT_EQ(everything(), before_) << "killed at " << call << " " << number;
-        std::ifstream lines(trace);
-        int calls = 0;
-        for (std::string line; std::getline(lines, line);)
-            calls += line.starts_with(call + "(") ? 1 : 0;
         return calls;
     };
     for (const std::string call : {"bpf", "rename", "unlink", "flock"}) {

@@ -98,6 +98,24 @@ class VerbsTest : public testing::Test {
         return node_.cni("CHECK", node_.config(keys), *made.container, more);
     }
 
+    // A DEL that dies at the n-th call of this name, if it makes as many; none for 0. How many it made.
+    [[nodiscard]] int killed_del(const Container &container, const Json &config, const std::string &call,
+                                 int number) const {
+        const std::string trace = node_.dir() + "/trace";
+        Variables variables = attachment(container);
+        variables.insert({{"CNI_COMMAND", "DEL"}, {"CNI_PATH", node_.plugins()}});
+        std::vector<std::string> argv = words("strace -qq -o " + trace + " -e trace=" + call);
+        if (number != 0)
+            argv.insert(argv.end(), {"-e", "inject=" + call + ":signal=KILL:when=" + std::to_string(number)});
+        argv.push_back(node_.plugins() + "/podlane");
+        (void)run(node_.ns(), argv, config.dump(), variables);
+        std::ifstream lines(trace);
+        int calls = 0;
+        for (std::string line; std::getline(lines, line);)
+            calls += line.starts_with(call + "(") ? 1 : 0;
+        return calls;
+    }
+
     // Of attachments to eth0 that the runtime lists; `keys` are put on top of the network's configuration.
     [[nodiscard]] Json gc_config(const std::vector<const Pod *> &valid, const Json &keys = Json::object()) const {
         Json config = node_.config({{"cniVersion", "1.1.0"}, {"cni.dev/valid-attachments", Json::array()}});

@@ -190,7 +190,7 @@ TEST_F(Source, EndsInTheNameOfAPodOfAnotherNetworkAreDropped) {
     const std::uint32_t netns = require(netns_of(node().root())), other = if_nametoindex("plan0");
     require(node().tables().senders.update({netns, pod4()}, node().pod.ifindex));
     require(node().tables().senders.update({netns, kOwn4}, second_.ifindex));
-    require(node().tables().counters.insert_zero(other));
+    require(node().tables().counters.update(other, counter_shares{}));
     shell(("ip link set plan0 address " + to_string(kUplinkMac)).c_str());
     uplink entry{};
     entry.networks[0] = network_id("elsewhere");

@@ -37,7 +37,7 @@ class MalformedFrames : public PacketTest {
     }
 
   private:
-    counters totals() { return require(node().tables().counters.sum(node().pod.ifindex)); }
+    counters totals() { return require(sum_of(node().tables().counters, node().pod.ifindex)); }
 
     // REASON_NONE if not exactly one packet was counted.
     static reason only_reason(const counters &before, const counters &after) {

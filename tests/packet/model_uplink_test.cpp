@@ -49,7 +49,7 @@ class UplinkModel : public PromiseModel {
             }));
         require(put_own_address_rules());
         uplink_ = if_nametoindex("lan0");
-        require(node().tables().counters.insert_zero(uplink_));
+        require(node().tables().counters.update(uplink_, counter_shares{}));
         uplink entry{};
         entry.networks[0] = network_id("lan");
         require(require(open_uplinks(node().root(), Access::read_write)).update(uplink_, entry));
@@ -155,7 +155,7 @@ class UplinkModel : public PromiseModel {
     }
     // The reason of the one packet since the last time.
     reason counted_since(std::uint32_t ifindex) {
-        const counters now = require(node().tables().counters.sum(ifindex));
+        const counters now = require(sum_of(node().tables().counters, ifindex));
         counters &before = counted_before_[ifindex];
         reason found = REASON_NONE;
         for (int i = 0; i < COUNTER_REASONS; ++i)

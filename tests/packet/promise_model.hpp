@@ -24,7 +24,7 @@ class PromiseModel : public PacketTest {
             node().put(*pod);
         }
         uplink_ = node().unknown_ifindex;
-        require(node().tables().counters.insert_zero(uplink_));
+        require(node().tables().counters.update(uplink_, counter_shares{}));
         uplink entry{};
         entry.networks[0] = network_id(node().pod.network);
         require(require(open_uplinks(node().root(), Access::read_write)).update(uplink_, entry));
@@ -243,7 +243,7 @@ class PromiseModel : public PacketTest {
             if (sender->is_pod)
                 all_ifindexes.insert(pod_of(*sender).ifindex);
         for (const std::uint32_t ifindex : all_ifindexes) {
-            const counters all = require(node().tables().counters.sum(ifindex));
+            const counters all = require(sum_of(node().tables().counters, ifindex));
             for (int i = 0; i < COUNTER_REASONS; ++i)
                 if (i != REASON_RECEIVED_DIRECT && i != REASON_RECEIVED_UPLINK && i != REASON_RECEIVED_HOST)
                     sum += all.by_reason[i].packets;

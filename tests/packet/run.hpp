@@ -150,7 +150,8 @@ class Node {
         if (unshare(CLONE_NEWNET) != 0)
             throw std::runtime_error(std::string("entering a network namespace: ") + std::strerror(errno));
         loaded_.empty();
-        require(loaded_.tables().counters.insert_zero(0)); // of packets of no endpoint, as the load makes it
+        require(
+            loaded_.tables().counters.update(0, counter_shares{})); // of packets of no endpoint, as the load makes it
         pod = {"pod", make_veth("caliA"), kPodMac, {ip("192.0.2.10"), ip("2001:db8::10")}};
         peer = {"peer", make_veth("caliB"), kPeerMac, {ip("192.0.2.20"), ip("2001:db8::20")}, "net-one", kMtu};
         foreign = {"foreign", 4000, kForeignMac, {ip("192.0.2.30"), ip("2001:db8::30")}, "net-two"};
@@ -328,7 +329,7 @@ class Node {
     Snapshot snapshot() const {
         Snapshot all;
         for (const std::uint32_t ifindex : require(tables().counters.keys())) {
-            const counters sum = require(tables().counters.sum(ifindex));
+            const counters sum = require(sum_of(tables().counters, ifindex));
             for (int i = 0; i < COUNTER_REASONS; ++i)
                 all[{ifindex, i}] = sum.by_reason[i];
         }

@@ -25,7 +25,7 @@ class Source : public PacketTest {
         node().asks = true;
         shell(kSetUp);
         lan_ = if_nametoindex("lan0");
-        require(node().tables().counters.insert_zero(lan_));
+        require(node().tables().counters.update(lan_, counter_shares{}));
         second_ = {"pod2", node().unknown_ifindex, kSecondMac, {ip("192.168.133.20"), ip("2001:db8:133::20")}, "lan"};
         second_.flags = kAllFlags | INTERFACE_PEERS | INTERFACE_EGRESS_ROUTE;
         node().put_with(node().pod, INTERFACE_PEERS);

@@ -19,7 +19,7 @@ class Trace : public PacketTest {
     [[nodiscard]] std::uint64_t all_counts() {
         std::uint64_t sum = 0;
         for (const std::uint32_t ifindex : require(node().tables().counters.keys()))
-            for (const count &one : require(node().tables().counters.sum(ifindex)).by_reason)
+            for (const count &one : require(sum_of(node().tables().counters, ifindex)).by_reason)
                 sum += one.packets;
         return sum;
     }

@@ -28,7 +28,7 @@ class Uplink : public PacketTest {
         node().asks = true;
         shell(kSetUp);
         uplink_ = if_nametoindex("up0");
-        require(node().tables().counters.insert_zero(uplink_));
+        require(node().tables().counters.update(uplink_, counter_shares{}));
         uplinks_.emplace(require(open_uplinks(node().root(), Access::read_write)));
         serve(network_id(kNetwork));
         for (const char *range : {"198.18.0.0/15", "2001:db8:2::/47"})

@@ -240,10 +240,10 @@ Result<void> look_at_interface_entry(const EndpointView &e, Findings &findings) 
                });
         findings.back().by_record = !entry && e.link; // the other maps may be new as well
     }
-    if (TRY(e.node.live->counters.find(e.record.ifindex)).empty())
+    if (!TRY(e.node.live->counters.find(e.record.ifindex)))
         report(findings, "the entry of " + e.host_ifname() + " in " PODLANE_MAP_COUNTERS " is gone",
                [root, ifindex = e.record.ifindex]() -> Result<void> {
-                   return TRY(Counters::open(root, Access::read_write)).insert_zero(ifindex);
+                   return TRY(open_counters(root, Access::read_write)).update(ifindex, counter_shares{});
                });
     return {};
 }

@@ -354,7 +354,7 @@ Result<Examined> doctor::examine(const Scope &scope, const World &world) {
 }
 
 Result<LiveState> LiveState::open(const std::string &root) {
-    LiveState live{TRY(open_interfaces(root, Access::read_only)), TRY(Counters::open(root, Access::read_only)),
+    LiveState live{TRY(open_interfaces(root, Access::read_only)), TRY(open_counters(root, Access::read_only)),
                    TRY(open_addresses(root, Access::read_only)), TRY(open_source_routes(root, Access::read_only)),
                    TRY(open_networks(root, Access::read_only))};
     for (const auto &[key, value] : TRY(read_map<allowed_source_key, std::uint32_t>(root, PODLANE_MAP_SOURCES)))

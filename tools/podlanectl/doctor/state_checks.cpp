@@ -200,9 +200,9 @@ struct OwnedMap {
 };
 
 Result<void> add_counters(const std::string &root, const char *, std::vector<OwnedEntry> &all) {
-    for (const std::uint32_t ifindex : TRY(TRY(Counters::open(root, Access::read_only)).keys()))
+    for (const std::uint32_t ifindex : TRY(TRY(open_counters(root, Access::read_only)).keys()))
         all.push_back({ifindex, [root, ifindex]() -> Result<void> {
-                           TRY(TRY(Counters::open(root, Access::read_write)).remove(ifindex));
+                           TRY(TRY(open_counters(root, Access::read_write)).remove(ifindex));
                            return {};
                        }});
     return {};

@@ -79,15 +79,11 @@ constexpr std::array<Column<std::size_t>, 4> kReasonColumns = {{
     {{"MEANING", "", "meaning"}, [](const std::size_t &r) { return text_cell(reason_sentence(r)); }},
 }};
 
-Result<bool> sum_counters(const OpenMap &map, unsigned cpus, EndpointCounters &of) {
-    std::vector<counters> per_cpu(cpus);
-    if (!TRY(detail::find(map.fd.get(), map.path, &of.ifindex, per_cpu.data())))
+Result<bool> sum_counters(const OpenMap &map, EndpointCounters &of) {
+    counter_shares all{};
+    if (!TRY(detail::find(map.fd.get(), map.path, &of.ifindex, &all)))
         return false;
-    for (const counters &one : per_cpu)
-        for (std::size_t i = 0; i < COUNTER_REASONS; ++i) {
-            of.total.by_reason[i].packets += one.by_reason[i].packets;
-            of.total.by_reason[i].bytes += one.by_reason[i].bytes;
-        }
+    of.total = sum_of(all);
     return true;
 }
 
@@ -95,15 +91,15 @@ Result<bool> sum_counters(const OpenMap &map, unsigned cpus, EndpointCounters &o
 
 Result<std::vector<EndpointCounters>> read_counters(const std::vector<EndpointEntry> &entries, bool orphans,
                                                     const World &world) {
-    const OpenMap map = TRY(open_live_map(world.bpffs, PODLANE_MAP_COUNTERS, sizeof(std::uint32_t), sizeof(counters)));
-    const unsigned cpus = TRY(possible_cpus());
+    const OpenMap map =
+        TRY(open_live_map(world.bpffs, PODLANE_MAP_COUNTERS, sizeof(std::uint32_t), sizeof(counter_shares)));
     std::vector<EndpointCounters> all;
     for (const auto &[key, value] : entries) {
         EndpointCounters &of = all.emplace_back();
         of.ifindex = value.ifindex;
         of.pod = pod_words(key, value);
         of.container_id = field_text(key.container_id);
-        TRY(sum_counters(map, cpus, of));
+        TRY(sum_counters(map, of));
     }
     if (!orphans)
         return all;
@@ -113,7 +109,7 @@ Result<std::vector<EndpointCounters>> read_counters(const std::vector<EndpointEn
     for (const Bytes &bytes : TRY(walk_keys(map))) {
         EndpointCounters of;
         std::memcpy(&of.ifindex, bytes.data(), sizeof of.ifindex);
-        if (!owned.contains(of.ifindex) && TRY(sum_counters(map, cpus, of)))
+        if (!owned.contains(of.ifindex) && TRY(sum_counters(map, of)))
             all.push_back(of);
     }
     return all;

@@ -75,8 +75,16 @@ class SoakTest : public VerbsTest {
     void live_and_die(const Container &container) const {
         ASSERT_THAT(add(container, keys_), succeeds());
         for (const ip_addr &addr : {server_.v4, server_.v6})
-            ASSERT_EQ(ask(container.ns(), Transport::tcp, {addr, kPort}), 0) << to_string(addr);
+            ASSERT_NO_FATAL_FAILURE(talk(container.ns(), addr));
         ASSERT_THAT(del(container, keys_), succeeds());
+    }
+    // Until both ends have closed: a pod that dies before would leave the server with half a connection.
+    static void talk(const net::Namespace &pod, const ip_addr &addr) {
+        const Fd socket = connected(pod, Transport::tcp, {addr, kPort});
+        ASSERT_EQ(send_text(socket, "x"), 0) << to_string(addr);
+        ASSERT_EQ(receive(socket).text, "x") << to_string(addr);
+        ASSERT_EQ(shutdown(socket.get(), SHUT_WR), 0);
+        ASSERT_EQ(receive(socket).text, "") << to_string(addr);
     }
     static std::size_t descriptors() {
         const std::filesystem::directory_iterator all("/proc/self/fd");

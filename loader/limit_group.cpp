@@ -3,37 +3,25 @@
 
 #include "loader/edt.hpp"
 
-#include <map>
-
 namespace podlane {
 
-Result<std::vector<UnusedGroup>> unused_limit_groups(const Tables &tables, std::optional<std::uint32_t> network,
-                                                     std::optional<std::uint32_t> unnamed) {
-    std::map<std::uint32_t, std::uint32_t> networks; // by the group's number
-    if (!tables.limit_states.exists())
-        return std::vector<UnusedGroup>{};
+Result<std::set<std::uint32_t>> unused_limit_groups(const Tables &tables, std::optional<std::uint32_t> network,
+                                                    bool has_unnamed) {
+    std::set<std::uint32_t> unused, named;
     if (tables.limit_groups.exists())
-        for (const auto &[number, group] : TRY(tables.limit_groups.entries()))
+        for (const auto &[number, group] : TRY(tables.limit_groups.entries())) {
+            named.insert(number);
             if (!network || group.network == *network)
-                networks.insert({number, group.network});
-    if (network && unnamed && TRY(tables.limit_states.find({*unnamed, LIMIT_INGRESS})))
-        networks.insert({*unnamed, *network});
-    if (networks.empty())
-        return std::vector<UnusedGroup>{}; // without a look at the states of all pods
-    std::optional<Error> failed;
-    TRY(tables.limit_states.any_key([&](const limit_key &key) { // until each is seen in use
-        const auto state = tables.limit_states.find(key);
-        if (!state)
-            failed = state.error();
-        else if (*state)
-            networks.erase((*state)->group);
-        return failed || networks.empty();
-    }));
-    if (failed)
-        return *std::move(failed);
-    std::vector<UnusedGroup> unused;
-    for (const auto &[number, of] : networks)
-        unused.push_back({number, of});
+                unused.insert(number);
+        }
+    if (!tables.limit_states.exists() || (unused.empty() && !has_unnamed))
+        return std::set<std::uint32_t>{}; // without a look at the states of all pods
+    const auto states = TRY(tables.limit_states.entries());
+    for (const auto &[key, state] : states)
+        if (has_unnamed && (key.ifindex & LIMIT_GROUP) != 0 && !named.contains(key.ifindex))
+            unused.insert(key.ifindex);
+    for (const auto &[key, state] : states)
+        unused.erase(state.group);
     return unused;
 }
 

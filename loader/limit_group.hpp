@@ -6,17 +6,14 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
+#include <set>
 
 namespace podlane {
 
-struct UnusedGroup {
-    std::uint32_t number, network;
-};
-// Those that no pod is in, of one network or of all. The map that names them may have been lost: `unnamed` is the
-// number of one to look for without it.
-Result<std::vector<UnusedGroup>> unused_limit_groups(const Tables &tables, std::optional<std::uint32_t> network = {},
-                                                     std::optional<std::uint32_t> unnamed = {});
+// The numbers of those that no pod is in: of one network or of all. With `has_unnamed` also of those that have no name,
+// in whatever network: the map of the names may have been lost.
+Result<std::set<std::uint32_t>> unused_limit_groups(const Tables &tables, std::optional<std::uint32_t> network = {},
+                                                    bool has_unnamed = false);
 
 // The limits of an endpoint, but with the group's ingress rate if that is higher: what it may borrow at most.
 [[nodiscard]] bandwidth with_borrowed(bandwidth limits, const bandwidth &group);
@@ -26,7 +23,7 @@ Result<bandwidth> with_borrowed(const Bandwidths &bandwidths, const LimitStates 
 // The qdiscs of a group's pods that may borrow more now, or less.
 Result<void> follow_group_rate(const Tables &tables, std::uint32_t number);
 
-// What it is found by goes last: its state of ingress, and its name.
+// Its state of ingress and its name, by which it can be found, go last.
 Result<void> remove_limit_group(const Tables &tables, std::uint32_t number);
 
 } // namespace podlane

@@ -25,7 +25,7 @@ void set_map_sizes(bpf_object *object, const LoadSettings &settings);
 
 // Memory of a map with so many entries, as the kernel counts it (Linux 6.4 and newer).
 std::uint64_t map_bytes(const MapFacts &facts, std::uint64_t entries);
-// What the kernel's allocator holds for new entries besides, on a machine of so many possible CPUs that has made none
+// The reserve of the kernel's allocator for new entries, on a machine of so many possible CPUs that has made none
 // (Linux 6.1 and newer).
 std::uint64_t reserve_bytes(const MapFacts &facts, unsigned cpus);
 

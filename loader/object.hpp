@@ -17,8 +17,8 @@ namespace podlane {
 
 // They count when the programs are loaded, not afterwards.
 struct LoadSettings {
-    std::uint32_t endpoints = 16384; // size of the maps of endpoints and, four times as many, of addresses
-    std::uint32_t paths = 65536;     // size of the map of paths
+    std::uint32_t endpoints = 4096; // size of the maps of endpoints and, four times as many, of addresses
+    std::uint32_t paths = 65536;    // size of the map of paths
     std::uint32_t mark = PODLANE_MARK;
     std::uint32_t slow_mark = 0; // conntrack mark, under the mask, of connections that stay on the slow path
     std::uint32_t slow_mark_mask = 0;

@@ -31,7 +31,7 @@ Result<Owned<Skeleton>> open_programs(ProgramNames names, const LoadSettings &se
     all->rodata->confirm_ns = settings.confirm_ms * kNsPerMs;
     all->rodata->has_conntrack = settings.conntrack;
     all->rodata->can_read_kernel = settings.replies;
-    all->rodata->has_shared_counters = TRY(possible_cpus()) > COUNTER_SHARES;
+    all->rodata->has_shared_counters = TRY(cpu_numbers()) > COUNTER_SHARES;
     all->rodata->node_netns = TRY(net::own_netns());
     bpf_program *program = nullptr;
     bpf_object__for_each_program(program, all->obj) {

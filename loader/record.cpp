@@ -282,13 +282,13 @@ Result<std::vector<AttachmentRecord>> AttachmentRecords::list() const {
     return all_or_error([&](Errors &unread) { return list(unread); });
 }
 
-Result<std::vector<AttachmentRecord>> AttachmentRecords::list(Errors &unread,
-                                                              std::vector<AttachmentRecord> *torn) const {
+Result<std::vector<AttachmentRecord>> AttachmentRecords::list(Errors &unread, std::vector<AttachmentRecord> *torn,
+                                                              const RecordNames &without) const {
     std::vector<AttachmentRecord> all;
     for (const std::string &name : TRY(names_in(directory_))) {
         const auto colon = name.find(':');
-        if (colon == std::string::npos)
-            continue; // foreign
+        if (colon == std::string::npos || without.contains(name)) // foreign; known
+            continue;
         const auto text = read_state_file(directory_ + "/" + name);
         if (!text)
             unread.add(text);
@@ -326,12 +326,14 @@ Result<std::vector<AttachmentRecord>> list_all_records(const std::string &state_
     return all_or_error([&](Errors &unread) { return list_all_records(state_directory, unread); });
 }
 
-Result<std::vector<AttachmentRecord>> list_all_records(const std::string &state_directory, Errors &unread) {
+Result<std::vector<AttachmentRecord>> list_all_records(const std::string &state_directory, Errors &unread,
+                                                       const std::string &root, const RecordNames &without) {
     std::vector<AttachmentRecord> all;
     for (const std::string &directory : with_default(state_directory))
-        for (const std::string &root : TRY(names_in(directory)))
-            for (AttachmentRecord &record : TRY(AttachmentRecords(directory, root).list(unread)))
-                all.push_back(std::move(record));
+        for (const std::string &name : TRY(names_in(directory)))
+            std::ranges::move(TRY(AttachmentRecords(directory, name)
+                                      .list(unread, nullptr, name == escaped(root) ? without : RecordNames{})),
+                              std::back_inserter(all));
     return all;
 }
 

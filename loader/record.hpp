@@ -75,6 +75,7 @@ std::string lines_of(const std::map<std::string, std::string, std::less<>> &pair
 std::map<std::string, std::string, std::less<>> pairs_in(std::string_view lines);
 
 std::string record_file_name(const std::string &container_id, const std::string &ifname);
+using RecordNames = std::set<std::string>;
 
 // The records of one root of pins.
 class AttachmentRecords {
@@ -98,8 +99,8 @@ class AttachmentRecords {
     [[nodiscard]] Result<std::vector<AttachmentRecord>> list() const;
     // The same, without those that cannot be read, each of which is in `unread`. Of those that are torn from the
     // beginning, `torn` gets what the files' names say: container and interface.
-    [[nodiscard]] Result<std::vector<AttachmentRecord>> list(Errors &unread,
-                                                             std::vector<AttachmentRecord> *torn = nullptr) const;
+    [[nodiscard]] Result<std::vector<AttachmentRecord>>
+    list(Errors &unread, std::vector<AttachmentRecord> *torn = nullptr, const RecordNames &without = {}) const;
     // The generation of the pins (Tables::generation) whose maps have been compared with these records; 0: none.
     [[nodiscard]] Result<std::uint64_t> seen_generation() const;
     [[nodiscard]] Result<void> note_generation(std::uint64_t generation) const;
@@ -120,7 +121,9 @@ class AttachmentRecords {
 
 // The records of all roots below a state directory, and below the default one: `stateDir` may have been edited.
 Result<std::vector<AttachmentRecord>> list_all_records(const std::string &state_directory);
-Result<std::vector<AttachmentRecord>> list_all_records(const std::string &state_directory, Errors &unread);
+// `without`: files of this root that are not read.
+Result<std::vector<AttachmentRecord>> list_all_records(const std::string &state_directory, Errors &unread,
+                                                       const std::string &root = {}, const RecordNames &without = {});
 
 // The roots of pins with records of this node's. Unlike a list of records it reads one of each.
 std::set<std::string> roots_on_record(const std::string &state_directory, std::uint64_t node_netns, Errors &unread);

@@ -2,6 +2,7 @@
 #include "map.hpp"
 
 #include "abi/names.h"
+#include "file.hpp"
 
 #include <bpf/libbpf.h>
 #include <sched.h>
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <string_view>
 #include <unordered_set>
 
@@ -27,6 +29,16 @@ Result<unsigned> possible_cpus() {
     if (count < 0)
         return system_error(ErrorCode::bpf, "counting possible CPUs", -count);
     return static_cast<unsigned>(count);
+}
+
+Result<unsigned> cpu_numbers() {
+    const std::string path = "/sys/devices/system/cpu/possible"; // "0-3,8-11"
+    const std::string text = TRY(read_file(path));
+    const std::size_t last = text.find_last_of("-,") + 1; // 0 if there is one CPU
+    unsigned highest = 0;
+    if (std::from_chars(text.data() + last, text.data() + text.size(), highest).ec != std::errc())
+        return Error{ErrorCode::io_failure, path + " says \"" + text + "\", where numbers of CPUs are expected"};
+    return highest + 1;
 }
 
 namespace detail {

@@ -61,6 +61,8 @@ Result<MapFacts> map_facts(int fd);
 
 // Number of CPUs a per-CPU map holds values for (possible CPUs, not online ones).
 Result<unsigned> possible_cpus();
+// One more than the highest number of such a CPU: there may be gaps.
+Result<unsigned> cpu_numbers();
 
 // A map pinned at `path`; owns its descriptor. K and V are the ABI structs.
 template <typename K, typename V> class Map {

@@ -18,11 +18,13 @@
 namespace podlane {
 namespace {
 
-// Pods that live, and that the maps have lost.
-Result<bool> has_others_on_disk(const cni::Request &request, std::uint32_t network) {
-    return std::ranges::any_of(TRY(others_than(request)), [&](const AttachmentRecord &record) {
-        return record.root == request.config.bpffs && network_id(record.network) == network;
-    });
+// Pods that live, and of which the maps have lost the addresses.
+Result<bool> has_others_on_disk(const cni::Request &request, const Tables &tables, std::uint32_t network) {
+    const auto is_elsewhere = [&](const endpoint &one) { return one.network != network; };
+    return std::ranges::any_of(TRY(others_than(request, tables.endpoints, is_elsewhere)),
+                               [&](const AttachmentRecord &record) {
+                                   return record.root == request.config.bpffs && network_id(record.network) == network;
+                               });
 }
 
 // Of endpoints_v1, but for the request's own.
@@ -80,16 +82,17 @@ Result<std::optional<Tables>> open_again(const std::string &root) {
 
 } // namespace
 
-Result<void> drop_network_if_unused(const cni::Request &request, const Tables &tables, std::uint32_t network) {
+Result<void> drop_network_if_unused(const cni::Request &request, const Tables &tables, std::uint32_t network,
+                                    bool had_limit_group) {
     const Step step(STEP_NETWORK);
     const std::string &root = request.config.bpffs;
     if (!tables.addresses.exists())
         return {}; // nothing says who uses it
-    TRY(drop_unused_limit_groups(request.config, tables, network));
+    TRY(drop_unused_limit_groups(root, tables, network, had_limit_group));
     const auto in_use = [&](const Tables &now) -> Result<bool> {
         if (TRY(now.addresses.any_key([&](const address_key &key) { return key.network == network; })))
             return true;
-        return has_others_on_disk(request, network);
+        return has_others_on_disk(request, now, network);
     };
     if (TRY(in_use(tables)))
         return {};
@@ -98,24 +101,27 @@ Result<void> drop_network_if_unused(const cni::Request &request, const Tables &t
     const auto now = TRY(open_again(root));
     if (!now || !now->addresses.exists() || TRY(in_use(*now)))
         return {};
-    const auto elsewhere = TRY(others_elsewhere(request.config.state_dir, root));
-    const auto is_of_network = [&](const AttachmentRecord &one) { return network_id(one.network) == network; };
+    const auto unknown = TRY(others_than(request, now->endpoints, [](const endpoint &) { return true; }));
+    const auto is_elsewhere = [&](const AttachmentRecord &one) { return one.root != root; };
+    const auto is_of_network = [&](const AttachmentRecord &one) {
+        return is_elsewhere(one) && network_id(one.network) == network;
+    };
     const auto entry = TRY(now->networks.find(network));
     const auto others = TRY(other_endpoints(request, *now));
     // Pods that live, and that the maps have lost: a later call goes by the network's entry, if there is one.
-    if (TRY(has_unknown_others(request, &now->endpoints)))
+    if (TRY(has_unknown_others(request, &now->endpoints, unknown)))
         return {};
     const auto is_in_network = [&](const endpoint &one) { return one.network == network; };
-    if (std::ranges::none_of(elsewhere, is_of_network)) {
+    if (std::ranges::none_of(unknown, is_of_network)) {
         if (entry)
             TRY(drop_rules(entry->masquerade, std::string(field_text(entry->name))));
         else if (network_id(request.config.name) == network && std::ranges::none_of(others, is_in_network)) // lost
             TRY(drop_configured_rules(request.config));
     }
     UplinkTables uplinks = TRY(UplinkTables::open(root, Access::if_present));
-    uplinks.is_shared = !elsewhere.empty();
+    uplinks.is_shared = std::ranges::any_of(unknown, is_elsewhere);
     TRY(remove_network_from_uplinks(uplinks, network));
-    if (!uplinks.uplinks.exists() && others.empty() && TRY(others_than(request)).empty()) // its pin is lost
+    if (!uplinks.uplinks.exists() && others.empty() && unknown.empty()) // its pin is lost
         TRY(detach_uplink_programs());
     forget_newest_cidrs(request.config, entry ? std::string(field_text(entry->name)) : request.config.name);
     TRY(put_cidrs(*now, network, {}));
@@ -126,7 +132,7 @@ Result<void> drop_network_if_unused(const cni::Request &request, const Tables &t
 
 Result<void> drop_network_without_maps(const cni::Request &request, const std::optional<endpoint> &entry) {
     const Step step(STEP_NETWORK);
-    if (TRY(has_unknown_others(request, nullptr)))
+    if (TRY(has_unknown_others(request, nullptr, TRY(others_than(request)))))
         return {};
     const std::uint32_t network = entry ? entry->network : network_id(request.config.name);
     const auto is_free = [&](const auto &uses) -> Result<bool> { // before each step: a child may take seconds

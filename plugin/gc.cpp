@@ -237,7 +237,8 @@ Result<void> erase_stale_addresses(const std::string &root, std::uint32_t networ
 Result<void> clean_network(const cni::Request &request, const Tables &tables) {
     const std::uint32_t network = network_id(request.config.name);
     TRY(erase_stale_addresses(request.config.bpffs, network));
-    return drop_network_if_unused(request, tables, network);
+    constexpr bool kMayHaveHadLimitGroups = true;
+    return drop_network_if_unused(request, tables, network, kMayHaveHadLimitGroups);
 }
 
 // ADDs may have come, and ended, while attachments were collected.

@@ -100,6 +100,20 @@ std::optional<std::string> lease_directory(const AttachmentRecord &record) {
     return (ipam->data_dir.empty() ? kDefaultDirectory : ipam->data_dir) + "/" + record.network;
 }
 
+Result<void> check_released(const AttachmentRecord &record) {
+    const auto directory = lease_directory(record);
+    const auto lease = cni::parse_attachment(record.lease);
+    if (!directory || !lease)
+        return {};
+    for (const cni::Address &one : lease->addresses) {
+        const std::string path = *directory + "/" + to_string(one.prefix.addr);
+        if (TRY(read_state_file(path)).value_or("") == record.container_id + "\r\n" + record.ifname)
+            return Error{ErrorCode::io_failure, "IPAM plugin host-local has not removed the lease " + path,
+                         "see whether files in its directory can be removed: is it mounted read-only?"};
+    }
+    return {};
+}
+
 Result<void> remove_empty_leases(const AttachmentRecord &record, std::uint64_t most_seconds) {
     const auto directory = lease_directory(record);
     if (!directory)

@@ -20,6 +20,10 @@ namespace podlane {
 // plugins.
 [[nodiscard]] Result<void> remove_empty_leases(const AttachmentRecord &record, std::uint64_t most_seconds);
 
+// An error if the lease is still the attachment's: host-local ignores a file that it cannot remove, and succeeds. Does
+// nothing for other IPAM plugins.
+[[nodiscard]] Result<void> check_released(const AttachmentRecord &record);
+
 // Where the leases of the record's network are, a file each; none if another IPAM plugin keeps them.
 [[nodiscard]] std::optional<std::string> lease_directory(const AttachmentRecord &record);
 

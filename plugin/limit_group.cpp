@@ -58,11 +58,9 @@ Result<void> restore_limit_group(const Tables &tables, const LimitGroupBefore &b
     return follow_group_rate(tables, before.number);
 }
 
-Result<void> drop_unused_limit_groups(const cni::Config &config, const Tables &tables, std::uint32_t network) {
-    const std::string &root = config.bpffs;
-    const auto own =
-        config.limit_group.empty() ? std::nullopt : std::optional(limit_group_number(network, config.limit_group));
-    if (TRY(unused_limit_groups(tables, network, own)).empty())
+Result<void> drop_unused_limit_groups(const std::string &root, const Tables &tables, std::uint32_t network,
+                                      bool has_unnamed) {
+    if (TRY(unused_limit_groups(tables, network, has_unnamed)).empty())
         return {};
     // An ADD under way holds the lock shared until its states are there.
     const Lock lock = TRY(Lock::exclusive(root));
@@ -72,8 +70,8 @@ Result<void> drop_unused_limit_groups(const cni::Config &config, const Tables &t
         if (!one.is_replaced() || one.map == PODLANE_MAP_BANDWIDTHS)
             return one.error;
     if (now)
-        for (const UnusedGroup &one : TRY(unused_limit_groups(*now, network, own)))
-            TRY(remove_limit_group(*now, one.number));
+        for (const std::uint32_t number : TRY(unused_limit_groups(*now, network, has_unnamed)))
+            TRY(remove_limit_group(*now, number));
     return {};
 }
 

@@ -27,7 +27,9 @@ Result<std::optional<LimitGroupBefore>> limit_group_before(const Tables &tables,
                                                            const std::optional<LimitGroupPlan> &plan);
 Result<void> restore_limit_group(const Tables &tables, const LimitGroupBefore &before);
 
-// Removes the groups of the request's network that no pod is in. Without the lock; takes it if there are any.
-Result<void> drop_unused_limit_groups(const cni::Config &config, const Tables &tables, std::uint32_t network);
+// Removes the network's groups that no pod is in, and with `has_unnamed` those without a name (see
+// loader/limit_group.hpp). Without the lock; takes it if there are any.
+Result<void> drop_unused_limit_groups(const std::string &root, const Tables &tables, std::uint32_t network,
+                                      bool has_unnamed);
 
 } // namespace podlane

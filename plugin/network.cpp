@@ -328,7 +328,7 @@ Result<void> enter_network(const cni::Request &request, const NetworkPlan &plan,
             errors.add(restore_network(request, plan, **before));
         else
             errors.add(restore_no_masquerade(request, plan));
-        errors.add(drop_network_if_unused(request, tables, plan.id));
+        errors.add(drop_network_if_unused(request, tables, plan.id, plan.limit_group.has_value()));
         return std::move(errors).result();
     });
     for (int round = 0; round < kMostRounds; ++round) {

@@ -39,7 +39,9 @@ Result<void> put_cidrs(const Tables &tables, std::uint32_t network, const std::v
 
 // Removes all of it unless another endpoint than the request's is left, in the maps or, if those lost it, on disk. The
 // rules of netfilter stay while an interface lives of which neither says what network it is of.
-Result<void> drop_network_if_unused(const cni::Request &request, const Tables &tables, std::uint32_t network);
+// `had_limit_group`: what left it may have been the last of a group whose name is lost.
+Result<void> drop_network_if_unused(const cni::Request &request, const Tables &tables, std::uint32_t network,
+                                    bool had_limit_group);
 // The same after the maps are lost, by what the endpoint's record on disk says or, without one, the configuration. The
 // programs of uplinks go with the last endpoint of the node.
 Result<void> drop_network_without_maps(const cni::Request &request, const std::optional<endpoint> &entry);

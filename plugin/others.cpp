@@ -87,14 +87,28 @@ Result<std::vector<AttachmentRecord>> others_than(const cni::Request &request) {
     return others_on_disk(request.config.state_dir, is_request_of(request));
 }
 
+Result<std::vector<AttachmentRecord>> others_than(const cni::Request &request, const Endpoints &endpoints,
+                                                  const std::function<bool(const endpoint &)> &is_known) {
+    RecordNames known;
+    for (const auto &[key, entry] : TRY(endpoints.entries()))
+        if (is_known(entry))
+            known.insert(
+                record_file_name(std::string(field_text(key.container_id)), std::string(field_text(key.ifname))));
+    Errors unread;
+    auto all = TRY(list_all_records(request.config.state_dir, unread, request.config.bpffs, known));
+    TRY(std::move(unread).result());
+    return living_of(std::move(all), is_request_of(request));
+}
+
 Result<std::vector<AttachmentRecord>> others_elsewhere(const std::string &state_directory, const std::string &root) {
     return others_on_disk(state_directory, [&](const AttachmentRecord &one) { return one.root == root; });
 }
 
-Result<bool> has_unknown_others(const cni::Request &request, const Endpoints *endpoints) {
+Result<bool> has_unknown_others(const cni::Request &request, const Endpoints *endpoints,
+                                const std::vector<AttachmentRecord> &others) {
     net::Netlink host = TRY(net::Netlink::open());
     std::set<std::uint32_t> known = {TRY(peer_in(request, host))};
-    for (const AttachmentRecord &other : TRY(others_than(request)))
+    for (const AttachmentRecord &other : others)
         known.insert(other.entry->ifindex);
     if (endpoints != nullptr)
         for (const auto &[key, entry] : TRY(endpoints->entries()))

@@ -24,10 +24,15 @@ Result<std::vector<AttachmentRecord>> readable_records(const AttachmentRecords &
 // The request's own attachment.
 IsGone is_request_of(const cni::Request &request);
 Result<std::vector<AttachmentRecord>> others_than(const cni::Request &request);
+// The same but for those of the request's root that are among the endpoints for which this is true: their records are
+// not read.
+Result<std::vector<AttachmentRecord>> others_than(const cni::Request &request, const Endpoints &endpoints,
+                                                  const std::function<bool(const endpoint &)> &is_known);
 
-// Whether there is another pod's interface, by its alias or its programs, that neither `endpoints` nor a record knows;
-// null: no map exists. It may be of any network.
-Result<bool> has_unknown_others(const cni::Request &request, const Endpoints *endpoints);
+// Whether there is another pod's interface, by its alias or its programs, that neither `endpoints` nor one of the
+// records `others` knows; null: no map exists. It may be of any network.
+Result<bool> has_unknown_others(const cni::Request &request, const Endpoints *endpoints,
+                                const std::vector<AttachmentRecord> &others);
 
 // Pods that live, of other roots than this one: `bpffs` was edited. They share the uplinks, and networks by their
 // names.

@@ -31,6 +31,8 @@ struct Remains {
     [[nodiscard]] bool is_known() const { return disk || entry || orphan; }
     // By its name and alias: all that says that there may be a lease.
     [[nodiscard]] bool is_only_interface() const { return orphan && !disk && !entry; }
+    // Without a readable configuration nothing says how to release the lease, now or later.
+    [[nodiscard]] bool keeps_interface() const { return is_only_interface() && !request.unreadable; }
 };
 
 // Without a record the root is one whose maps know the attachment. ErrorCode::decode_failure if the configuration

@@ -107,9 +107,6 @@ bool remove_from_node(const Footprint &of, net::Netlink &host, Errors &errors) {
     return true;
 }
 
-// Without a readable configuration nothing says how to release the lease, now or later.
-bool keeps_interface(const Remains &remains) { return remains.is_only_interface() && !remains.request.unreadable; }
-
 // DEL may come without the namespace while it is still there, and with a configuration that was edited since the ADD.
 // false: packets can still reach it.
 bool remove_as_recorded(const Remains &remains, net::Netlink &host, Errors &errors) {
@@ -118,7 +115,7 @@ bool remove_as_recorded(const Remains &remains, net::Netlink &host, Errors &erro
         if (tables != nullptr && remains.orphan)
             errors.add(erase_interface(*tables, remains.orphan->ifindex));
         // It is forgotten with its interface, which therefore stays, and carries nothing, until the lease is released.
-        if (keeps_interface(remains))
+        if (remains.keeps_interface())
             errors.add(net::set_link(host, remains.orphan->ifindex, {.up = false}));
         else if (remains.orphan)
             errors.add(remove_host_veth(host, remains.request));
@@ -198,7 +195,8 @@ Result<void> leave_network(const Remains &remains, const std::string &state_dir)
         return {};
     if (remains.tables && remains.tables->addresses.exists())
         return drop_network_if_unused(request, *remains.tables,
-                                      remains.entry ? remains.entry->network : network_id(request.config.name));
+                                      remains.entry ? remains.entry->network : network_id(request.config.name),
+                                      !remains.entry || (remains.entry->flags & INTERFACE_LIMIT_GROUP) != 0);
     if (remains.disk && !TRY(is_of_this_boot(*remains.disk)))
         return {};
     return drop_network_without_maps(request, remains.entry);
@@ -208,7 +206,7 @@ Result<void> leave_network(const Remains &remains, const std::string &state_dir)
 // interface, the next call knows that there is one.
 Error unknown_lease(const Remains &remains, Error error) {
     error.message += std::string(", and no record says which IPAM plugin has the lease; ") +
-                     (keeps_interface(remains) ? "the interface stays, and carries nothing" : "all else is removed");
+                     (remains.keeps_interface() ? "the interface stays, and carries nothing" : "all else is removed");
     error.hint = std::string(remains.entry ? "a DEL or GC" : "a DEL") + " with the network's configuration releases it";
     return error;
 }
@@ -249,10 +247,10 @@ Result<bool> release_lease(const Remains &remains, bool may_wait) {
     Errors failed;
     bool waits = false;
     for (const cni::Request &request : requests) {
+        const bool is_recorded = remains.disk && &request == &requests.front();
         if (auto missing = ipam::why_missing(request)) {
             if (is_unrecorded)
                 return unknown_lease(remains, *std::move(missing));
-            const bool is_recorded = remains.disk && &request == &requests.front();
             if (!may_wait && is_recorded)
                 return waiting_lease(request, *std::move(missing));
             log(cni::Log::Level::warning, missing->message + ": its lease stays for now");
@@ -263,15 +261,16 @@ Result<bool> release_lease(const Remains &remains, bool may_wait) {
         auto released = ipam::remove(request, refused);
         if (released && remains.disk)
             released = remove_empty_leases(*remains.disk, request.config.ipam_timeout_s);
-        if (!released && refused && has_no_lease(remains, released.error()))
-            continue;
+        if (released && is_recorded)
+            released = check_released(*remains.disk);
         if (!released) {
-            failed.add(std::move(released));
+            if (!refused || !has_no_lease(remains, released.error()))
+                failed.add(std::move(released));
             continue;
         }
         if (auto before = std::move(failed).result(); !before) {
             if (!may_wait)
-                return waiting_lease(request, std::move(before).error());
+                return waiting_lease(requests.front(), std::move(before).error());
             log(cni::Log::Level::warning, before.error().message + ": its lease stays for now");
             waits = true;
         }
@@ -341,7 +340,7 @@ Result<bool> remove_what_is_found(const cni::Request &given, Lease lease, bool i
     TRY(look_behind_repairs(remains, host));
     if (lease_waits && remains.disk)
         lease_waits = TRY(keep_lease(remains, *remains.disk));
-    if (keeps_interface(remains)) // until here nothing else said that there is a lease
+    if (remains.keeps_interface()) // until here nothing else said that there is a lease
         TRY(remove_host_veth(host, request));
     if (!TRY(erase_records(remains, lease_waits, is_last_round)))
         return false;
@@ -370,7 +369,8 @@ Result<void> remove_again(const Footprint &of, net::Netlink &host) {
         const Lock alone = TRY(Lock::exclusive(of.request.config.bpffs));
         remove_from_node(of, host, errors);
     }
-    errors.add(drop_network_if_unused(of.request, *of.tables, of.entry.network));
+    errors.add(drop_network_if_unused(of.request, *of.tables, of.entry.network,
+                                      (of.entry.flags & INTERFACE_LIMIT_GROUP) != 0));
     return std::move(errors).result();
 }
 

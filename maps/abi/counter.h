@@ -12,7 +12,7 @@ struct count {
 	__u64 bytes; /* frame length as the hook sees it; a GSO packet counts once, with all its payload */
 };
 
-/* What some of the CPUs have counted. */
+/* One share: the counts of some of the CPUs. */
 struct counters {
 	struct count by_reason[COUNTER_REASONS];
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/cni/environment.hpp"
 
+#include "maps/abi/config.h"
 #include "maps/printable.hpp"
 #include "plugin/cni/json.hpp"
 #include "plugin/cni/labels.hpp"
@@ -128,7 +129,7 @@ Result<std::vector<Prefix>> parse_ips(std::string_view text) {
 Result<Mac> parse_argument_mac(std::string_view text) {
     const auto mac = parse_mac(text);
     if (!mac || !is_interface_mac(*mac))
-        return invalid("CNI_ARGS", "has MAC=" + quote(text), "a unicast address such as 02:00:00:00:00:01 as MAC");
+        return invalid("CNI_ARGS", "has MAC=" + quote(text), std::string("as MAC ") + kInterfaceMac);
     return *mac;
 }
 
@@ -197,7 +198,7 @@ bool is_valid_name(std::string_view name) {
            std::ranges::all_of(name, [](char c) { return is_key_character(c) && c != '/'; });
 }
 
-bool is_interface_mac(const Mac &mac) { return (mac[0] & 1U) == 0 && mac != Mac{}; }
+bool is_interface_mac(const Mac &mac) { return (mac[0] & 1U) == 0 && mac != Mac{} && mac != Mac PODLANE_HOST_MAC; }
 
 Result<Arguments> parse_arguments(std::string_view text) {
     Arguments arguments;

@@ -37,5 +37,6 @@ Result<std::vector<std::string>> split_path(std::string_view text);
 
 // Multicast and all-zero addresses are none that an interface can have.
 [[nodiscard]] bool is_interface_mac(const Mac &mac);
+inline constexpr const char *kInterfaceMac = "a unicast address such as 02:00:00:00:00:01, not the gateway's";
 
 } // namespace podlane::cni

@@ -313,7 +313,7 @@ constexpr auto kKeys = std::to_array<Key>({
      checked<&Config::keep_address, read_keep_address>},
     {"keepAddressSeconds", top, "seconds, 1 to 604800", "300", "how long they are held for the pod",
      checked<&Config::keep_address_s, read_keep_seconds>},
-    {"maxEndpoints", top, "number, 1 to 16777216", "16384",
+    {"maxEndpoints", top, "number, 1 to 16777216", "4096",
      "number of attachments the maps can hold, with four addresses each; a limit group counts as one",
      checked<&Config::max_endpoints, read_map_size>},
     {"maxPaths", top, "number, 1 to 16777216", "65536",

@@ -129,7 +129,7 @@ template <auto Calicos> Result<void> apply_pools(const Node &annotation, const P
 Result<void> apply_mac(const Node &annotation, const Permission & /*permission*/, Config &into) {
     const auto mac = parse_mac(TRY(annotation.text()));
     if (!mac || !is_interface_mac(*mac))
-        return annotation.wrong("a unicast address such as 02:00:00:00:00:01");
+        return annotation.wrong(kInterfaceMac);
     if (!into.requested_mac)
         into.requested_mac = *mac;
     return {};

@@ -212,7 +212,7 @@ struct Config {
     bool expedited_rcu = true;                  // have grace periods expedited while a call waits for them
     std::string bpffs = PODLANE_ROOT;           // directory of the pins
     std::string state_dir = "/var/lib/podlane"; // of the records of attachments (loader/record.hpp)
-    std::uint32_t max_endpoints = 16384;        // sizes of the maps; they count when the programs are loaded
+    std::uint32_t max_endpoints = 4096;         // sizes of the maps; they count when the programs are loaded
     std::uint32_t max_paths = 65536;
     Log log;
     std::vector<Prefix> requested_ips; // capability `ips`, args.cni.ips, CNI_ARGS IP

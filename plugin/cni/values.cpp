@@ -110,7 +110,7 @@ Result<void> read_mac(const Node &node, std::optional<Mac> &into) {
         return {};
     const auto mac = parse_mac(text);
     if (!mac || !is_interface_mac(*mac))
-        return node.wrong("a unicast address such as 02:00:00:00:00:01");
+        return node.wrong(kInterfaceMac);
     into = *mac;
     return {};
 }

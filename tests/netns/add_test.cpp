@@ -326,6 +326,13 @@ TEST_F(StaticAddTest, RefusesAnMtuTooSmallForIpv6) {
     EXPECT_EQ(add_static(*node_.container(), {{{"address", "198.18.9.5/24"}}}, Json::object(), {{"mtu", 576}}).rc, 0);
 }
 
+// The pod would take the gateway for itself.
+TEST_F(AddTest, RefusesTheMacOfTheGateway) {
+    const Json keys = {{"runtimeConfig", {{"mac", kHostMac}}}, {"capabilities", {{"mac", true}}}};
+    EXPECT_THAT(add(*node_.container(), keys), fails_with(7, {"runtimeConfig.mac", kHostMac, "not the gateway's"}));
+    EXPECT_TRUE(node_.leased().empty());
+}
+
 TEST_F(AddTest, SetsTheMacAndAddressesOfTheRuntime) {
     const Pod made = make({{"runtimeConfig", {{"mac", "02:00:00:00:00:17"}, {"ips", {"198.18.9.77/24"}}}},
                            {"capabilities", {{"mac", true}, {"ips", true}}}});

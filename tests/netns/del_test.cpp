@@ -90,6 +90,24 @@ TEST_F(DelTest, DeletesTheOtherEntriesWithoutOneMap) {
     }
 }
 
+// The last one of a network asks whether it is used by others: the maps know those of other networks.
+TEST_F(DelTest, ReadsTheRecordsOfNoOtherPods) {
+    std::vector<Pod> others(6);
+    for (Pod &other : others)
+        other = make();
+    Json alone = {{"name", "alone"}, {"ipam", node_.ipam()}};
+    alone["ipam"]["ranges"] = {{{{"subnet", "198.18.10.0/24"}}}};
+    const Pod made = make(alone);
+    (void)killed_del(*made.container, node_.config(alone), "openat", 0);
+    const std::string opened = read_file(node_.dir() + "/trace");
+    EXPECT_THAT(opened, HasSubstr(made.container->id() + ":eth0"));
+    for (const Pod &other : others) {
+        EXPECT_EQ(opened.find(other.container->id() + ":eth0"), std::string::npos);
+        EXPECT_EQ(del(*other.container).rc, 0);
+    }
+    expect_nothing_left();
+}
+
 TEST_F(DelTest, FindsTheInterfaceAfterAnotherPrefix) {
     const Pod made = make();
     EXPECT_EQ(del(*made.container, {{"hostInterfacePrefix", "new"}}).rc, 0);

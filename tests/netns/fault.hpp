@@ -193,7 +193,11 @@ class FaultTest : public VerbsTest, public testing::WithParamInterface<std::stri
     [[nodiscard]] std::string everything() const {
         static const std::regex kCount("direct_packets_stat [0-9]+");
         std::string text = std::regex_replace(node_.state(), kCount, "") + node_.run("nft list ruleset") +
-                           container_->run("ip -o link") + container_->run("ip rule") + container_->run("ip -6 rule");
+                           container_->run("ip -o link") + container_->run("ip rule") + container_->run("ip -6 rule") +
+                           node_.run("ip neigh show proxy") + node_.run("ip -6 neigh show proxy");
+        for (const Hook hook : {Hook::ingress, Hook::egress})
+            for (const Attached &one : programs(uplink_ifindex(), hook))
+                text += one.name + "\n";
         if (is_by_iptables())
             for (const std::string tables : {"iptables-legacy", "ip6tables-legacy"})
                 text += node_.run(tables + " -w -t nat -S");

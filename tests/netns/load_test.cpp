@@ -70,6 +70,16 @@ TEST_F(LoadTest, TakesTheDirectoryFromTheEnvironment) {
     EXPECT_TRUE(fs::exists(node_.bpffs() + "/live"));
 }
 
+// The broken one may be the network's: its sizes would be missed until the next boot.
+TEST_F(LoadTest, LoadsNothingForAFileThatIsBroken) {
+    write("05-other.conflist", R"({"name": "other", "plugins": [{"type": "bridge"}]})");
+    write("10-pods.conflist", R"({"type": "podlane", "name": "pods", "maxEndpoints": 64,})");
+    EXPECT_THAT(ctl(load()), complains(1, {conf_ + "/10-pods.conflist", "line 1"}));
+    EXPECT_THAT(ctl("load --conf-dir " + conf_ + "/none"),
+                complains(1, {conf_ + "/none does not exist", "--conf-dir"}));
+    EXPECT_FALSE(fs::exists(node_.bpffs()));
+}
+
 TEST_F(LoadTest, SaysWhatIsWrongWithAFile) {
     write("other.conflist", R"({"name": "other", "plugins": [{"type": "bridge"}]})");
     write("broken.conflist", "{");

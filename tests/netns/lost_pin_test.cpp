@@ -172,17 +172,21 @@ TEST_F(LostPins, OfLimitGroupsLeavesNothingAfterTheGroupsLastPod) {
                  {"ingressBurst", 64000000},
                  {"limitGroup", "tenant-a"},
                  {"limitGroups", {{"tenant-a", {{"ingressRate", 80000000}}}}}});
-    for (const bool is_repaired : {false, true}) {
+    for (const std::string by : {"DEL", "a DEL that does not name it", "GC", "a repair before"}) {
+        SCOPED_TRACE(by);
         first_ = make(keys);
         second_ = make(keys);
         lose(PODLANE_MAP_LIMIT_GROUPS);
-        if (is_repaired) {
-            EXPECT_THAT(ctl("repair"), prints(0));
+        if (by == "a repair before") { // that takes nothing from the living group
+            const Output repaired = ctl("repair");
+            EXPECT_THAT(repaired, prints(0));
+            for (const char *wrong : {"belongs to no endpoint", "qdisc"})
+                EXPECT_EQ(repaired.out.find(wrong), std::string::npos) << repaired.out;
             EXPECT_THAT(check(second_, keys), succeeds());
         }
         EXPECT_THAT(del(*first_.container, keys), succeeds());
-        EXPECT_THAT(del(*second_.container, keys), succeeds());
-        EXPECT_EQ(everything(), before_) << is_repaired;
+        EXPECT_THAT(by == "GC" ? gc() : del(*second_.container, by == "DEL" ? keys : all_), succeeds());
+        EXPECT_EQ(everything(), before_);
     }
 }
 

@@ -3,6 +3,8 @@
 #include "loader/record.hpp"
 #include "tests/netns/ctl.hpp"
 
+#include <sys/mount.h>
+
 namespace podlane::test {
 namespace {
 
@@ -141,6 +143,21 @@ TEST_F(UnreleasedLeaseTest, AnUninstallThatLeavesItNamesItOnce) {
     EXPECT_EQ(ctl(uninstall).rc, 0);
     EXPECT_THAT(node_.leased(), IsEmpty());
     EXPECT_TRUE(node_.records().empty());
+}
+
+// host-local ignores that it cannot remove the lease's file.
+TEST_F(UnreleasedLeaseTest, ItsDirectoryIsReadOnly) {
+    const Pod made = make();
+    const std::string directory = node_.leases();
+    ASSERT_EQ(mount(directory.c_str(), directory.c_str(), nullptr, MS_BIND, nullptr), 0);
+    ASSERT_EQ(mount(nullptr, directory.c_str(), nullptr, MS_BIND | MS_REMOUNT | MS_RDONLY, nullptr), 0);
+    const Reply refused = del(*made.container);
+    ASSERT_EQ(umount2(directory.c_str(), MNT_DETACH), 0);
+    EXPECT_THAT(refused, fails_with(5, {"host-local has not removed the lease", directory}));
+    EXPECT_EQ(node_.leased().size(), 2U);
+    EXPECT_TRUE(find(ctl_json("lease list"), "container_id", made.container->id()).is_object());
+    EXPECT_THAT(del(*made.container), succeeds());
+    EXPECT_EQ(everything(), before_);
 }
 
 // At each call by which the maps and the record change.

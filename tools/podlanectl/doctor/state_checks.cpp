@@ -282,6 +282,8 @@ Result<void> look_for_orphans(const NodeView &node, Findings &findings) {
         known.insert(ifindex);
     for (const auto &[number, group] : TRY(read_map<std::uint32_t, limit_group>(root, PODLANE_MAP_LIMIT_GROUPS)))
         known.insert(number);
+    for (const auto &[key, state] : TRY(read_map<limit_key, limit_state>(root, PODLANE_MAP_LIMITS)))
+        known.insert(state.group); // its name may be lost
     for (const auto &[key, record] : TRY(read_map<endpoint_key, endpoint>(root, PODLANE_MAP_ENDPOINTS)))
         known.insert(record.ifindex);
     for (auto &[map, entry] : all)
@@ -300,15 +302,13 @@ Result<void> look_at_limit_groups(const NodeView &node, Findings &findings) {
     if (TRY(unused_limit_groups(tables)).empty())
         return {};
     const Lock lock = TRY(Lock::exclusive(root));
-    for (const UnusedGroup &one : TRY(unused_limit_groups(tables)))
-        report(findings, "limit group number " + std::to_string(one.number) + " has no pod",
-               [root, number = one.number]() -> Result<void> {
+    for (const std::uint32_t number : TRY(unused_limit_groups(tables)))
+        report(findings, "limit group number " + std::to_string(number) + " has no pod",
+               [root, number]() -> Result<void> {
                    const Lock alone = TRY(Lock::exclusive(root));
                    const Tables now = TRY(Tables::open(root));
-                   for (const UnusedGroup &still : TRY(unused_limit_groups(now)))
-                       if (still.number == number)
-                           TRY(remove_limit_group(now, number));
-                   return {};
+                   return TRY(unused_limit_groups(now)).contains(number) ? remove_limit_group(now, number)
+                                                                         : Result<void>{};
                });
     return {};
 }

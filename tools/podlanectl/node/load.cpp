@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 
 namespace podlane::ctl {
@@ -50,11 +51,19 @@ Result<Network> read_network(const std::string &file, Result<std::string> text) 
     return *part ? Network{file, **part} : Network{};
 }
 
-// The first file that has Podlane in it. One that another plugin's program is to understand is passed over.
+// The first file that has Podlane in it. Runtimes pass over one that they cannot read; if no other has, it may be the
+// one.
 Result<Network> find_network(const std::string &directory) {
-    for (const std::string &file : TRY(files_in(directory)))
-        if (auto network = read_network(file, read_network_file(file)); network && !network->file.empty())
+    std::optional<Error> unread;
+    for (const std::string &file : TRY(files_in(directory))) {
+        auto network = read_network(file, read_network_file(file));
+        if (network && !network->file.empty())
             return network;
+        if (!network && !unread)
+            unread = std::move(network).error();
+    }
+    if (unread)
+        return *std::move(unread);
     return Network{"", R"({"cniVersion": "1.1.0", "name": "load", "type": "podlane"})"};
 }
 
@@ -62,6 +71,8 @@ Result<int> load(const Call &call, World &world) {
     if (geteuid() != 0)
         return Error{ErrorCode::bpf, "no permission to load programs", "run it as root: sudo podlanectl load", EPERM};
     const std::string directory = call.value(Opt::conf_dir).value_or(kConfDir);
+    if (call.has(Opt::conf_dir) && !fs::exists(directory))
+        return Error{ErrorCode::missing, directory + " does not exist", "correct --conf-dir, or leave it out"};
     const Network network = call.argument.empty() ? TRY(find_network(directory))
                                                   : TRY(read_network(call.argument, read_regular_file(call.argument)));
     if (!call.argument.empty() && network.file.empty())

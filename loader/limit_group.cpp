@@ -14,15 +14,22 @@ Result<std::set<std::uint32_t>> unused_limit_groups(const Tables &tables, std::o
             if (!network || group.network == *network)
                 unused.insert(number);
         }
-    if (!tables.limit_states.exists() || (unused.empty() && !has_unnamed))
+    if (has_unnamed)
+        for (const auto &[number, limits] : TRY(tables.bandwidths.entries()))
+            if ((number & LIMIT_GROUP) != 0 && !named.contains(number))
+                unused.insert(number);
+    if (!tables.limit_states.exists() || unused.empty())
         return std::set<std::uint32_t>{}; // without a look at the states of all pods
-    const auto states = TRY(tables.limit_states.entries());
-    for (const auto &[key, state] : states)
-        if (has_unnamed && (key.ifindex & LIMIT_GROUP) != 0 && !named.contains(key.ifindex))
-            unused.insert(key.ifindex);
-    for (const auto &[key, state] : states)
-        unused.erase(state.group);
-    return unused;
+    std::optional<Error> failed;
+    TRY(tables.limit_states.any_key([&](const limit_key &key) { // until each is seen in use
+        const auto state = tables.limit_states.find(key);
+        if (!state)
+            failed = state.error();
+        else if (*state)
+            unused.erase((*state)->group);
+        return failed || unused.empty();
+    }));
+    return failed ? Result<std::set<std::uint32_t>>(*std::move(failed)) : std::move(unused);
 }
 
 bandwidth with_borrowed(bandwidth limits, const bandwidth &group) {
@@ -55,9 +62,9 @@ Result<void> follow_group_rate(const Tables &tables, std::uint32_t number) {
 }
 
 Result<void> remove_limit_group(const Tables &tables, std::uint32_t number) {
-    TRY(tables.bandwidths.remove(number));
-    for (const limit_direction direction : {LIMIT_EGRESS, LIMIT_INGRESS})
+    for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS})
         TRY(tables.limit_states.remove({number, direction}));
+    TRY(tables.bandwidths.remove(number));
     TRY(tables.limit_groups.remove(number));
     return {};
 }

@@ -23,7 +23,7 @@ Result<bandwidth> with_borrowed(const Bandwidths &bandwidths, const LimitStates 
 // The qdiscs of a group's pods that may borrow more now, or less.
 Result<void> follow_group_rate(const Tables &tables, std::uint32_t number);
 
-// Its state of ingress and its name, by which it can be found, go last.
+// Its limits and its name, by which it can be found, go last.
 Result<void> remove_limit_group(const Tables &tables, std::uint32_t number);
 
 } // namespace podlane

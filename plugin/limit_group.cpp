@@ -32,11 +32,11 @@ Result<void> put_limit_group(const Tables &tables, const std::optional<LimitGrou
     if (TRY(has_limit_group(tables, plan)))
         return {};
     const bool is_change = TRY(tables.limit_groups.find(plan->number)).has_value();
-    TRY(tables.limit_groups.update(plan->number, plan->entry)); // first: what else there is can be found by it
+    TRY(tables.limit_groups.update(plan->number, plan->entry));          // what else there is can be found by it,
+    TRY(tables.bandwidths.update(plan->number, plan->entry.configured)); // or, if it is lost, by this
     for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS})
         if (!TRY(tables.limit_states.find({plan->number, direction})))
             TRY(tables.limit_states.update({plan->number, direction}, limit_state{}));
-    TRY(tables.bandwidths.update(plan->number, plan->entry.configured));
     return is_change ? follow_group_rate(tables, plan->number) : Result<void>{};
 }
 

@@ -77,6 +77,9 @@ TEST_F(LoadTest, LoadsNothingForAFileThatIsBroken) {
     EXPECT_THAT(ctl(load()), complains(1, {conf_ + "/10-pods.conflist", "line 1"}));
     EXPECT_THAT(ctl("load --conf-dir " + conf_ + "/none"),
                 complains(1, {conf_ + "/none does not exist", "--conf-dir"}));
+    fs::create_symlink("loop", conf_ + "/loop");
+    EXPECT_THAT(ctl("load --conf-dir " + conf_ + "/loop"), complains(1, {"Too many levels of symbolic links"}));
+    EXPECT_THAT(ctl("load --conf-dir " + conf_ + std::string(300, 'x')), complains(1, {"File name too long"}));
     EXPECT_FALSE(fs::exists(node_.bpffs()));
 }
 

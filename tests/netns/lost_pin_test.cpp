@@ -86,6 +86,15 @@ class LostPins : public CtlTest {
         EXPECT_EQ(everything(), before_);
     }
 
+    [[nodiscard]] Json grouped() const {
+        Json keys = all_;
+        keys.update({{"ingressRate", 8000000},
+                     {"ingressBurst", 64000000},
+                     {"limitGroup", "tenant-a"},
+                     {"limitGroups", {{"tenant-a", {{"ingressRate", 80000000}}}}}});
+        return keys;
+    }
+
     const Json all_ = all_features(100000000000, 4000000000); // a limit that nobody reaches
     std::string before_;
     Pod first_, second_;
@@ -167,11 +176,7 @@ TEST_F(LostPins, ADelLeavesNothingInAMapWithoutItsPin) {
 TEST_F(LostPins, OfLimitGroupsLeavesNothingAfterTheGroupsLastPod) {
     for (const Pod *pod : {&first_, &second_})
         EXPECT_THAT(del(*pod->container, all_), succeeds());
-    Json keys = all_;
-    keys.update({{"ingressRate", 8000000},
-                 {"ingressBurst", 64000000},
-                 {"limitGroup", "tenant-a"},
-                 {"limitGroups", {{"tenant-a", {{"ingressRate", 80000000}}}}}});
+    const Json keys = grouped();
     for (const std::string by : {"DEL", "a DEL that does not name it", "GC", "a repair before"}) {
         SCOPED_TRACE(by);
         first_ = make(keys);
@@ -188,6 +193,33 @@ TEST_F(LostPins, OfLimitGroupsLeavesNothingAfterTheGroupsLastPod) {
         EXPECT_THAT(by == "GC" ? gc() : del(*second_.container, by == "DEL" ? keys : all_), succeeds());
         EXPECT_EQ(everything(), before_);
     }
+}
+
+// At the calls by which it makes the group, and others.
+TEST_F(LostPins, OfLimitGroupsLeavesNothingOfAKilledAdd) {
+    for (const Pod *pod : {&first_, &second_})
+        EXPECT_THAT(del(*pod->container, all_), succeeds());
+    const std::string trace = node_.dir() + "/trace", config = node_.config(grouped()).dump();
+    const auto killed_at = [&](int number) {
+        EXPECT_THAT(del(*make(grouped()).container, grouped()), succeeds()); // every pin is there
+        const auto container = node_.container();
+        Variables variables = attachment(*container);
+        variables.insert({{"CNI_COMMAND", "ADD"}, {"CNI_PATH", node_.plugins()}});
+        std::vector<std::string> argv = words("strace -qq -o " + trace + " -e trace=bpf");
+        if (number != 0)
+            argv.insert(argv.end(), {"-e", "inject=bpf:signal=KILL:when=" + std::to_string(number)});
+        argv.push_back(node_.plugins() + "/podlane");
+        (void)run(node_.ns(), argv, config, variables);
+        fs::remove(path(PODLANE_MAP_LIMIT_GROUPS));
+        EXPECT_THAT(del(*container, grouped()), succeeds());
+        EXPECT_EQ(everything(), before_) << "killed at " << number;
+    };
+    killed_at(0);
+    const std::string calls = read_file(trace);
+    const auto before = std::string_view(calls).substr(0, calls.find("BPF_MAP_UPDATE_ELEM"));
+    const auto first = static_cast<int>(std::ranges::count(before, '\n'));
+    for (int number = first; number < first + 30; ++number)
+        killed_at(number);
 }
 
 // A newer podlanectl or plugin restores the pin; to bring the node to its version is left to an upgrade, unless nothing

@@ -41,7 +41,7 @@ struct tcp_congestion_ops pl_cut = {
 	.ssthresh = (void *)pl_cut_ssthresh,
 	.undo_cwnd = (void *)pl_cut_undo,
 	.cong_avoid = (void *)pl_cut_avoid,
-	.name = "pl_cut",
+	.name = "pl_cut_window",
 };
 
 char _license[] SEC("license") = "Dual MIT/GPL";

@@ -67,7 +67,7 @@ static __always_inline void change_share(enum limit_direction direction)
 /* Those that set their window themselves, such as bbr, are left alone. */
 static __always_inline void cut_window(struct tcp_sock *tcp, const struct announced *announced)
 {
-	char name[16] = {}, cut[16] = "pl_cut";
+	char name[16] = {}, cut[16] = "pl_cut_window";
 
 	if (tcp->snd_cwnd <= announced->clamp || tcp->inet_conn.icsk_ca_ops->cong_control)
 		return;

@@ -10,6 +10,7 @@
 #include "notify_sockets.skel.h"
 
 #include <bpf/bpf.h>
+#include <fcntl.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -31,6 +32,21 @@ bool is_new_enough() {
            version >= kFirst;
 }
 
+// Unlike a registration without a link, it ends with the process, whatever ends that.
+Result<Fd> register_window(const bpf_map *window) {
+    constexpr auto kStructOps = static_cast<bpf_attach_type>(44); // BPF_STRUCT_OPS, since 6.4
+    // Only checks the functions. libbpf registers them from 1.2 on.
+    const std::unique_ptr<bpf_link, int (*)(bpf_link *)> ready(bpf_map__attach_struct_ops(window), &bpf_link__destroy);
+    if (!ready)
+        return load_error("registering pl_cut", errno);
+    const bool is_linked = bpf_link__fd(ready.get()) != bpf_map__fd(window);
+    Fd link(is_linked ? fcntl(bpf_link__fd(ready.get()), F_DUPFD_CLOEXEC, 3)
+                      : bpf_link_create(bpf_map__fd(window), 0, kStructOps, nullptr));
+    if (!link)
+        return load_error("registering pl_cut", errno);
+    return link;
+}
+
 } // namespace
 
 Result<SocketNotifier> SocketNotifier::load(const std::string &root) {
@@ -50,10 +66,11 @@ Result<SocketNotifier> SocketNotifier::load(const std::string &root) {
     Window window(cut_window_bpf__open(), &cut_window_bpf__destroy);
     if (!window)
         return load_error("reading the embedded programs", errno);
+    constexpr std::uint32_t kByLink = 1U << 13U; // BPF_F_LINK, since 6.4
+    if (const int failed = bpf_map__set_map_flags(window->maps.pl_cut, kByLink); failed != 0)
+        return load_error("preparing pl_cut", -failed);
     TRY(load_object(window->skeleton, "loading pl_cut"));
-    Attached registered(bpf_map__attach_struct_ops(window->maps.pl_cut), &bpf_link__destroy);
-    if (!registered)
-        return load_error("registering pl_cut", errno);
+    Fd registered = TRY(register_window(window->maps.pl_cut));
     Fd sockets(bpf_link_create(bpf_program__fd(object->progs.pl_notify), 0, BPF_TRACE_ITER, nullptr));
     if (!sockets)
         return system_error(ErrorCode::plugin_not_available, "kernel: iterator of TCP sockets", errno);

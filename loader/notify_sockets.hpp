@@ -10,7 +10,6 @@
 #include <memory>
 #include <string>
 
-struct bpf_link;
 struct cut_window_bpf;
 struct notify_sockets_bpf;
 
@@ -31,15 +30,14 @@ class SocketNotifier {
   private:
     using Object = std::unique_ptr<notify_sockets_bpf, void (*)(notify_sockets_bpf *)>;
     using Window = std::unique_ptr<cut_window_bpf, void (*)(cut_window_bpf *)>;
-    using Attached = std::unique_ptr<bpf_link, int (*)(bpf_link *)>;
-    SocketNotifier(Object object, Window window, Attached registered, Fd sockets)
+    SocketNotifier(Object object, Window window, Fd registered, Fd sockets)
         : object_(std::move(object)), window_(std::move(window)), registered_(std::move(registered)),
           sockets_(std::move(sockets)) {}
 
     Object object_;
-    Window window_;       // the congestion control that cuts windows
-    Attached registered_; // its registration
-    Fd sockets_;          // the iterator
+    Window window_; // the congestion control that cuts windows
+    Fd registered_; // its registration
+    Fd sockets_;    // the iterator
 };
 
 } // namespace podlane

@@ -111,6 +111,23 @@ class LiveLimit : public LimitTest {
     Pod pod_, other_;
 };
 
+TEST_F(LiveLimit, AKilledChangeLeavesNoCongestionControl) {
+    const pid_t child = fork();
+    if (child == 0) {
+        const auto notifier = SocketNotifier::load(lab_.node().bpffs());
+        (void)raise(notifier ? SIGKILL : SIGABRT);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_EQ(WTERMSIG(status), SIGKILL);
+    // Tests that run at the same time have it for a moment.
+    const auto left = [] {
+        const std::string all = read_file("/proc/sys/net/ipv4/tcp_available_congestion_control");
+        return all.find("pl_cut") != std::string::npos;
+    };
+    EXPECT_TRUE(wait_until([&] { return !left(); }));
+}
+
 TEST_F(LiveLimit, OfWhatAPodSendsBeginsWithoutLoss) { expect_no_loss(pod_.ns(), other_, LIMIT_EGRESS); }
 
 TEST_F(LiveLimit, OfWhatAPodGetsFromAnotherBeginsWithoutLoss) { expect_no_loss(other_.ns(), pod_, LIMIT_INGRESS); }

@@ -113,7 +113,7 @@ endfunction()
 # LABEL/FILE/Suite.Case. The target tests_LABEL builds them all. LINK says what they test; if a target podlane_ROOM exists
 # for FILE = ROOM_..., that too. HEADERS: of podlane_test_headers(). PROGRAMS: they run what is shipped. WHOLE_BUT: the
 # cases of a file share what takes long to set up, and are one ctest, named LABEL/FILE; not so those of the files listed.
-# ALONE: what these files measure means nothing beside other tests. COMBINATIONS: cases that a filter of gtest selects are
+# ALONE: what these files measure or compare means nothing beside other tests. COMBINATIONS: cases that a filter of gtest selects are
 # named and labelled so instead.
 function(podlane_tests label)
     cmake_parse_arguments(PARSE_ARGV 1 arg "PROGRAMS" "HEADERS;COMBINATIONS" "LINK;WHOLE_BUT;ALONE")

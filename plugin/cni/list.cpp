@@ -9,8 +9,11 @@
 namespace podlane::cni {
 namespace {
 
-bool is_podlane(const json::Value &plugin) {
-    return plugin.is_object() && plugin.contains("type") && plugin.at("type") == "podlane";
+constexpr std::string_view kExample = R"([{"type": "podlane"}])";
+
+bool is_podlane(const json::Node &plugin) {
+    const json::Node type = plugin.at("type");
+    return type.present() && type.value() == "podlane";
 }
 
 } // namespace
@@ -18,12 +21,14 @@ bool is_podlane(const json::Value &plugin) {
 Result<std::optional<std::string>> status_input(std::string_view file) {
     json::Value found = TRY(json::parse_object(file, "the network's configuration"));
     const json::Value name = found.value("name", json::Value());
-    const json::Node plugins = json::Node(&found, "").at("plugins");
-    if (plugins.present() && plugins.value().is_array()) {
-        const auto own = std::ranges::find_if(plugins.value(), is_podlane);
-        found = own == plugins.value().end() ? json::Value() : json::Value(*own);
+    if (const json::Node plugins = json::Node(&found, "").at("plugins"); plugins.present()) {
+        const auto all = TRY(plugins.elements(kExample));
+        for (const json::Node &one : all)
+            TRY(one.must_be_object(kExample));
+        const auto own = std::ranges::find_if(all, is_podlane);
+        found = own == all.end() ? json::Value() : json::Value(own->value());
     }
-    if (!is_podlane(found))
+    if (!is_podlane(json::Node(&found, "")))
         return std::optional<std::string>{};
     found["name"] = name;
     found["cniVersion"] = to_string(kNewestVersion);

@@ -75,6 +75,8 @@ TEST_F(LoadTest, LoadsNothingForAFileThatIsBroken) {
     write("05-other.conflist", R"({"name": "other", "plugins": [{"type": "bridge"}]})");
     write("10-pods.conflist", R"({"type": "podlane", "name": "pods", "maxEndpoints": 64,})");
     EXPECT_THAT(ctl(load()), complains(1, {conf_ + "/10-pods.conflist", "line 1"}));
+    write("10-pods.conflist", R"({"name": "pods", "plugins": {"type": "podlane", "maxEndpoints": 64}})");
+    EXPECT_THAT(ctl(load()), complains(1, {conf_ + "/10-pods.conflist", "plugins is "}));
     EXPECT_THAT(ctl("load --conf-dir " + conf_ + "/none"),
                 complains(1, {conf_ + "/none does not exist", "--conf-dir"}));
     fs::create_symlink("loop", conf_ + "/loop");
@@ -87,10 +89,14 @@ TEST_F(LoadTest, SaysWhatIsWrongWithAFile) {
     write("other.conflist", R"({"name": "other", "plugins": [{"type": "bridge"}]})");
     write("broken.conflist", "{");
     write("wrong.conflist", list_of({{"type", "podlane"}, {"maxEndpoints", "many"}}));
+    write("shape.conflist", R"({"name": "pods", "plugins": {"type": "podlane"}})");
+    write("shapes.conflist", R"({"name": "pods", "plugins": [{"type": "podlane"}, "portmap"]})");
     const std::map<std::string, std::vector<std::string>> wrong = {
         {"other.conflist", {"names no plugin of type podlane"}},
         {"broken.conflist", {"JSON"}},
         {"wrong.conflist", {"maxEndpoints", "a whole number"}},
+        {"shape.conflist", {"plugins is ", "expected a list"}},
+        {"shapes.conflist", {"plugins[1] is ", "expected an object"}},
         {"none.conflist", {"No such file"}}};
     for (const auto &[name, sentences] : wrong) {
         const Output output = ctl("load " + conf_ + "/" + name);

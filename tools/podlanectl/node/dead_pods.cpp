@@ -77,8 +77,7 @@ Result<void> collect_dead_pods(const World &world, bool owned, const std::string
         dead.torn = *std::move(torn);
     } else { // the node is detached all the same
         dead.kept.emplace("torn records", "");
-        dead.lines.push_back("kept: torn records: " + torn.error().message +
-                             "; correct that, then podlanectl uninstall");
+        dead.unread = std::move(torn).error();
     }
     const auto all = TRY(all_attachments(world, owned, state_directory));
     Errors hidden;

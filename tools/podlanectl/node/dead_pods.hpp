@@ -19,6 +19,7 @@ struct DeadPods {
     std::size_t without_interface = 0; // attachments whose DEL is still to come, and which have no interface
     std::set<std::pair<std::string, std::string>> kept{}; // container and interface of what could not be removed
     TornRecords torn{};               // as they were before anything was removed: other records name their networks
+    Result<void> unread{};            // why torn records, if there are any, are kept
     std::vector<std::string> lines{}; // of the report
 };
 

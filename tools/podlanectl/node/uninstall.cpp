@@ -330,6 +330,7 @@ Result<void> remove_plugin(const std::string &bin_dir, Story &story) {
 // A part that fails keeps none of the others from its end.
 Result<void> remove_rest(const std::string &state_dir, const std::string &bin_dir, Story &story) {
     Errors errors;
+    errors.add(std::move(story.dead.unread));
     if (story.containers() == 0)
         errors.add(report_unknown_tables(story));
     errors.add(restore_settings(state_dir, story));

@@ -30,6 +30,14 @@ inline void list_nodes(Doctor &d, const std::vector<std::pair<std::string, std::
 }
 
 const std::vector<Fault> kNetworkFaults = {
+    {"NetworkFileWithAComma", "network-file", "20-more.conf: the network's configuration", false,
+     [](Doctor &d) { std::ofstream(d.node_.dir() + "/20-more.conf") << R"({"name": "more", "type": "podlane",})"; },
+     false},
+    {"NetworkFileWithoutAList", "network-file", "10-podlane.conflist: plugins is ", false,
+     [](Doctor &d) {
+         std::ofstream(d.node_.dir() + "/10-podlane.conflist") << R"({"name": "pods", "plugins": {"type": "podlane"}})";
+     },
+     false},
     {"NobodyMasquerades", "no-masquerade", "198.18.77.0/24 of network pods is neither masqueraded nor", false,
      [](Doctor &d) {
          configure(d, {{"ipMasq", false}});

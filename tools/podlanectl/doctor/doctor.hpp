@@ -60,6 +60,7 @@ struct NodeView {
     std::unique_ptr<net::Netlink> host;
     std::string state_directory; // of the records of attachments
     std::string bin_dir;         // of the runtime's plugins
+    std::string conf_dir;        // of its networks
     Result<std::vector<RuntimeNetwork>> networks;
     std::span<const ClusterNode> cluster; // as far as a file lists them
     bool loaded = false;                  // the live directory is there

@@ -312,8 +312,13 @@ Result<bool> has_readable_pins(NodeView &node, const Scope &scope, bool only_set
 }
 
 Result<Examined> look(const Scope &scope, const World &world, bool only_settled) {
-    NodeView node{world,         std::make_unique<net::Netlink>(TRY(net::Netlink::open())),  scope.state_directory,
-                  scope.bin_dir, podlane_networks_in(scope.conf_dir, scope.state_directory), scope.cluster};
+    NodeView node{world,
+                  std::make_unique<net::Netlink>(TRY(net::Netlink::open())),
+                  scope.state_directory,
+                  scope.bin_dir,
+                  scope.conf_dir,
+                  podlane_networks_in(scope.conf_dir, scope.state_directory),
+                  scope.cluster};
     Examined examined;
     const auto live = is_live(world.bpffs);
     node.loaded = live && *live;

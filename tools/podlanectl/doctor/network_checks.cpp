@@ -12,6 +12,14 @@
 namespace podlane::ctl::doctor {
 namespace {
 
+Result<void> look_at_files(const NodeView &node, Findings &findings) {
+    for (const ForeignNetwork &file : TRY(networks_in(node.conf_dir)))
+        if (!file.unread.empty())
+            report(findings,
+                   "the runtime passes over " + node.conf_dir + "/" + printable(file.file) + ": " + file.unread);
+    return {};
+}
+
 bool overlap(const Prefix &a, const Prefix &b) { return contains(a, b) || contains(b, a); }
 
 Result<std::vector<net::RouteSpec>> routes_of_node(const NodeView &node) {
@@ -122,7 +130,9 @@ Result<void> look_at_ranges(const NodeView &node, Findings &findings) {
     return {};
 }
 
-constexpr std::array<Check, 6> kNetworkChecks = {{
+constexpr std::array<Check, 7> kNetworkChecks = {{
+    {"network-file", Severity::notice, "pods are not attached to its network, and get another one or none",
+     "correct the file, or remove it", &look_at_files},
     {"no-masquerade", Severity::notice,
      "without \"ipMasq\", replies from outside the cluster, the API server's among them, arrive only if the routers "
      "there "

@@ -7,6 +7,7 @@
 #include "maps/printable.hpp"
 #include "maps/text.hpp"
 #include "plugin/cni/json.hpp"
+#include "plugin/cni/list.hpp"
 #include "plugin/cni/pod_ranges.hpp"
 
 #include <fcntl.h>
@@ -169,7 +170,10 @@ Result<std::string> read_network_file(const std::string &path) {
 ForeignNetwork foreign_network(const std::string &file, const Result<std::string> &text) {
     ForeignNetwork network{.file = file};
     const auto list = text ? parse_list(*text, file) : Result<json::Printable>(text.error());
-    if (!list || !list->is_object())
+    const auto checked = text ? cni::status_input(*text) : Result<std::optional<std::string>>(text.error());
+    if (!checked)
+        network.unread = printable(checked.error().message);
+    if (!list)
         return network;
     network.name = printable(text_at(*list, "name", ""));
     for (const std::string &type : types_of(*list))

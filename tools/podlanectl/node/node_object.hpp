@@ -41,6 +41,7 @@ struct ForeignNetwork {
     std::string file{};
     std::string name{};               // it and the types can be printed
     std::vector<std::string> types{}; // of its plugins, in their order
+    std::string unread{};             // why a runtime passes over it; empty if it does not
 
     // multus calls the networks that its file names, so it stays in front of them.
     [[nodiscard]] bool is_multus() const { return !types.empty() && types.front().starts_with("multus"); }

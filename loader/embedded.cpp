@@ -56,11 +56,15 @@ Result<void> check_layout(const bpf_map *map, int pinned, const std::string &pat
                  "it is not of a released version: delete the node's pods, and remove the directory it is in"};
 }
 
-std::vector<const bpf_map *> maps_with_types(const bpf_object *object) {
+bool has_types(const bpf_map *map) { return bpf_map__btf_value_type_id(map) != 0; }
+bool has_variables(const bpf_map *map) { return (bpf_map__map_flags(map) & BPF_F_MMAPABLE) != 0; }
+
+using IsWhole = bool (*)(const bpf_map *);
+std::vector<const bpf_map *> maps_that(const bpf_object *object, IsWhole is_whole) {
     std::vector<const bpf_map *> all;
     const bpf_map *map = nullptr;
     bpf_object__for_each_map(map, object) {
-        if (bpf_map__btf_value_type_id(map) != 0)
+        if (is_whole(map))
             all.push_back(map);
     }
     return all;
@@ -94,17 +98,17 @@ bool is_transient(int system_errno) {
 
 namespace {
 
-// If creating a map or a probe of the kernel fails, libbpf does without type information or other features, whatever
-// the reason; a map with a spin lock or a large program is then refused with another error than the first.
+// If creating a map or a probe of the kernel fails, libbpf does without type information, variables or other features,
+// whatever the reason; a map with a spin lock or a large program is then refused with another error than the first.
 Result<void> load_whole(bpf_object *object, const std::string &doing, const std::function<int()> &load) {
-    const auto with_types = maps_with_types(object);
+    const auto with_types = maps_that(object, &has_types), with_variables = maps_that(object, &has_variables);
     const int failed = load() != 0 ? errno : 0;
     if (failed != 0 && is_transient(failed))
         return load_error(doing, failed);
-    const bool has_lost =
-        std::ranges::any_of(with_types, [](const bpf_map *map) { return bpf_map__btf_value_type_id(map) == 0; });
-    if (has_lost || !TRY(kernel_has_types_of(object)))
+    if (!std::ranges::all_of(with_types, &has_types) || !TRY(kernel_has_types_of(object)))
         return load_error(doing + " with its type information", EAGAIN);
+    if (!std::ranges::all_of(with_variables, &has_variables))
+        return load_error(doing + " with its variables", EAGAIN);
     return failed != 0 ? load_error(doing, failed) : Result<void>{};
 }
 

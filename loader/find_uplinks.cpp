@@ -53,7 +53,7 @@ Result<void> add_named(net::Netlink &host, const std::string &name, const Interf
     const auto link = TRY(net::find_link(host, name));
     if (link)
         return add(*link, true, host_veths, found);
-    found.notes.push_back("there is no interface " + name);
+    found.notes.push_back("uplinks: there is no interface " + name + "; once there is: podlanectl uplink sync");
     return {};
 }
 

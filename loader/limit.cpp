@@ -123,6 +123,22 @@ Result<LimitTables> LimitTables::open(const std::string &root) {
 }
 
 // Senders are notified before the limit is enforced, or packets sent at another rate would be dropped.
+namespace {
+
+// Noted before the container has the qdisc, so that a call after this one, if that is killed or fails, changes it back.
+Result<void> shape_and_note(const LimitTables &tables, const endpoint_key &key, endpoint &record,
+                            const bandwidth &limits, const ShapeSender &shape) {
+    if (auto noted = TRY(tables.endpoints.find(key));
+        noted && noted->shaped == 0 && limits.egress_rate_bits_per_s != 0) {
+        noted->shaped = 1;
+        TRY(tables.endpoints.replace(key, *noted));
+    }
+    record.shaped = TRY(shape(record, limits)) ? 1 : 0;
+    return {};
+}
+
+} // namespace
+
 Result<void> set_limits(const LimitTables &tables, const endpoint_key &key, const bandwidth &limits,
                         const NotifyConnections &notify, const ShapeSender &shape) {
     auto record = TRY(tables.endpoints.find(key));
@@ -138,14 +154,14 @@ Result<void> set_limits(const LimitTables &tables, const endpoint_key &key, cons
     const std::uint64_t rate = limits.egress_rate_bits_per_s, before = was.egress_rate_bits_per_s;
     const bool is_wider = before != 0 && (rate == 0 || rate > before); // the bucket first, or it would drop
     if (!is_wider)
-        record->shaped = TRY(shape(*record, limits)) ? 1 : 0;
+        TRY(shape_and_note(tables, key, *record, limits, shape));
     const RateChanges changes = TRY(put_states(tables, record->ifindex, was, limits));
     TRY(tables.bandwidths.update(record->ifindex, wider(was, limits)));
     notify(*record, changes); // each joins,
     notify(*record, {});      // then each is sent the resulting share
     TRY(tables.bandwidths.update(record->ifindex, limits));
     if (is_wider)
-        record->shaped = TRY(shape(*record, limits)) ? 1 : 0;
+        TRY(shape_and_note(tables, key, *record, limits, shape));
     TRY(tables.endpoints.replace(key, *record));
     TRY(put_flags(tables, *record));
     notify(*record, {}); // connections established meanwhile

@@ -29,6 +29,10 @@
 
 namespace podlane {
 
+// Hidden beside records and settings: the turns of calls, in the state directory; leases that are held, in a root's.
+inline constexpr const char *kTurnsFile = ".turns";
+inline constexpr const char *kHeldDirectory = ".held";
+
 inline constexpr const char *kStateDirectory = "/var/lib/podlane";
 
 struct AttachmentRecord {
@@ -69,6 +73,8 @@ struct AttachmentRecord {
 // empty or 0. None if the text does not begin with a whole part.
 std::string record_text(const AttachmentRecord &record);
 std::optional<AttachmentRecord> parse_record(std::string_view text);
+// Whole or torn: what another version has written, that version removes.
+bool is_of_other_version(std::string_view text);
 
 // "key=value" lines; a key holds neither '=' nor a line end, a value no line end.
 std::string lines_of(const std::map<std::string, std::string, std::less<>> &pairs);

@@ -129,9 +129,16 @@ Result<std::vector<std::string>> names_in(const std::string &directory, Hidden h
     return names;
 }
 
+Error leads_to_nothing(const std::string &path) {
+    return {ErrorCode::io_failure, path + " is a link that leads to nothing",
+            "mount or create what it leads to, or remove it", ENOENT};
+}
+
 Result<void> make_directory(const std::string &path) {
-    if (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST)
+    if (mkdir(path.c_str(), 0700) == 0)
         return {};
+    if (errno == EEXIST)
+        return access(path.c_str(), F_OK) == 0 || errno != ENOENT ? Result<void>{} : leads_to_nothing(path);
     const auto parent = path.rfind('/');
     if (errno != ENOENT || parent == 0 || parent == std::string::npos)
         return failed("creating " + path, errno);

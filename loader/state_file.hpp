@@ -24,6 +24,8 @@ Result<std::vector<std::string>> names_in(const std::string &directory, Hidden h
 
 // With its parents, mode 0700. One that exists is no error.
 Result<void> make_directory(const std::string &path);
+// Of a link in the place of a directory.
+Error leads_to_nothing(const std::string &path);
 // Whether files can be created in it.
 Result<void> check_writable(const std::string &directory);
 // Whether a directory is in the place of a file that replace_file() would write, which it never removes.

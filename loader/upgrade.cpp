@@ -304,8 +304,11 @@ Result<Upgraded> complete_pacing(const std::string &root) {
 } // namespace
 
 Result<bool> is_current(const std::string &root) {
-    if (!check_pins(root) || !refuse_wrong_pins(root))
-        return false;
+    auto whole = check_pins(root);
+    if (whole)
+        whole = refuse_wrong_pins(root);
+    if (!whole)
+        return whole.error().code == ErrorCode::plugin_not_available ? Result<bool>(false) : std::move(whole).error();
     for (const std::string_view name : kProgramNames) {
         const Fd program = TRY(open_pin(live_directory(root), name));
         if (!program)

@@ -62,6 +62,21 @@ Result<std::string> read_regular_file(const std::string &path, std::size_t most)
     return text;
 }
 
+std::string plain_path(std::string path) {
+    if (!path.starts_with('/'))
+        return path;
+    std::string plain;
+    std::string_view rest = path;
+    while (!rest.empty()) {
+        rest.remove_prefix(1);
+        const std::string_view part = rest.substr(0, rest.find('/'));
+        if (!part.empty() && part != ".")
+            plain.append("/").append(part);
+        rest.remove_prefix(part.size());
+    }
+    return plain.empty() ? "/" : plain;
+}
+
 Result<bool> exists(const std::string &path, ErrorCode code) {
     if (access(path.c_str(), F_OK) == 0)
         return true;

@@ -27,6 +27,10 @@ Result<std::string> read_file(const std::string &path, std::size_t most = kAnySi
 // of at most `most` bytes is an error.
 Result<std::string> read_regular_file(const std::string &path, std::size_t most = kLargestRead);
 
+// An absolute path in one spelling: without empty and "." parts, and without a slash at the end. Others stay as they
+// are.
+std::string plain_path(std::string path);
+
 // Whether something is at this path. A failed look is no answer, but an error: "looking for PATH".
 Result<bool> exists(const std::string &path, ErrorCode code = ErrorCode::io_failure);
 

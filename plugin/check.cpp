@@ -6,6 +6,7 @@
 #include "plugin/endpoint.hpp"
 #include "plugin/foreign_qdisc.hpp"
 #include "plugin/ipam.hpp"
+#include "plugin/plan.hpp"
 #include "plugin/pod_mac.hpp"
 #include "plugin/state.hpp"
 #include "plugin/verbs.hpp"
@@ -34,6 +35,9 @@ Result<std::string> check(const cni::Request &request) {
     if (!request.config.prev_result)
         return Error{ErrorCode::invalid_network_config, "CHECK needs \"prevResult\", the result of the ADD",
                      "add what the ADD has printed to the configuration as \"prevResult\", as runtimes do"};
+    if (addresses_of(*request.config.prev_result, request.ifname).empty())
+        return Error{ErrorCode::invalid_network_config, "prevResult.ips has no address of " + request.ifname,
+                     "give CHECK the whole result of the ADD, as runtimes do"};
     TRY(refuse_other_netns(request.config.bpffs, TRY(net::own_netns()))); // interface numbers are others' there
     if (!request.config.ipam_type.empty() && request.config.own_addresses.empty())
         TRY(ipam::check(request));

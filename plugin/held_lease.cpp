@@ -30,10 +30,6 @@
 namespace podlane {
 namespace {
 
-// A directory of empty files with the names of the records to look into, so that a call reads no others. It exists once
-// a lease has been held, and then has the locks of whoever requests one, for each network.
-constexpr const char *kHeld = ".held";
-
 // "web-0": what a StatefulSet calls its pods.
 bool is_of_stateful_set(std::string_view name) {
     const auto dash = name.rfind('-');
@@ -44,7 +40,9 @@ bool is_of_stateful_set(std::string_view name) {
            (number == "0" || !number.starts_with('0'));
 }
 
-std::string held_directory(const AttachmentRecords &records) { return records.directory() + "/" + kHeld; }
+// A directory of empty files with the names of the records to look into, so that a call reads no others. It exists once
+// a lease has been held, and then has the locks of whoever requests one, for each network.
+std::string held_directory(const AttachmentRecords &records) { return records.directory() + "/" + kHeldDirectory; }
 
 Result<bool> has_ever_held(const AttachmentRecords &records) { return exists(held_directory(records)); }
 
@@ -91,8 +89,11 @@ void put_off(const AttachmentRecords &records, const AttachmentRecord &held, std
 
 Result<Fd> lock_path(const std::string &path, int operation) {
     Fd file(open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!file)
-        return system_error(ErrorCode::io_failure, "locking " + path, errno);
+    if (!file) {
+        Error error = system_error(ErrorCode::io_failure, "locking " + path, errno);
+        error.hint = "remove what is there, or set \"stateDir\" to a directory that root can write to";
+        return error;
+    }
     TRY(lock_file(file, operation, path, ErrorCode::io_failure));
     return file;
 }
@@ -106,6 +107,15 @@ Result<Fd> lock_leases(const cni::Config &config, int operation) {
     return lock_path(directory + "/.lock-" + config.name, operation);
 }
 
+// One that cannot be read is most likely another pod's.
+Result<std::vector<AttachmentRecord>> readable_leases(const AttachmentRecords &records) {
+    Errors unread;
+    auto held = held_leases(records, unread);
+    if (const auto done = std::move(unread).result(); !done)
+        log(cni::Log::Level::error, "the record of a lease counts as none: " + done.error().message);
+    return held;
+}
+
 bool is_for(const AttachmentRecord &record, const cni::Request &request) {
     const auto arguments = cni::parse_arguments(record.args);
     return arguments && record.network == request.config.name && record.ifname == request.ifname &&
@@ -117,7 +127,7 @@ Result<std::vector<AttachmentRecord>> held_for(const cni::Request &request) {
     std::vector<AttachmentRecord> held;
     if (request.pod.name.empty() || request.pod.ns.empty())
         return held;
-    held = TRY(held_leases(records_of(request.config)));
+    held = TRY(readable_leases(records_of(request.config)));
     std::erase_if(held, [&](const AttachmentRecord &one) { return !is_for(one, request); });
     return held;
 }
@@ -235,7 +245,7 @@ void log_failure(const AttachmentRecord &record, const Result<void> &released) {
 // For an ADD whose range is full. false: there is none that could be.
 Result<bool> release_oldest(const cni::Config &config, const Error &full) {
     const AttachmentRecords records = records_of(config);
-    for (const AttachmentRecord &one : TRY(held_leases(records))) {
+    for (const AttachmentRecord &one : TRY(readable_leases(records))) {
         if (one.network != config.name || !is_due(records, one))
             continue;
         log(cni::Log::Level::warning, full.message + ": releasing the oldest held lease");
@@ -254,7 +264,7 @@ Result<bool> release_oldest(const cni::Config &config, const Error &full) {
 
 // `network`: null: of all.
 Result<std::vector<AttachmentRecord>> due_leases(const AttachmentRecords &records, const std::string *network) {
-    std::vector<AttachmentRecord> due = TRY(held_leases(records));
+    std::vector<AttachmentRecord> due = TRY(readable_leases(records));
     std::erase_if(due, [&](const AttachmentRecord &one) {
         return is_held(one) || (network != nullptr && one.network != *network) || !is_due(records, one);
     });
@@ -363,14 +373,14 @@ void release_expired_leases(const cni::Config &config) { release_due_leases(conf
 
 void release_all_expired_leases(const cni::Config &config) { release_due_leases(config, nullptr); }
 
-Result<std::vector<AttachmentRecord>> held_leases(const AttachmentRecords &records) {
+Result<std::vector<AttachmentRecord>> held_leases(const AttachmentRecords &records, Errors &unread) {
     std::vector<AttachmentRecord> held;
     for (const std::string &name : TRY(names_in(held_directory(records)))) {
         const auto colon = name.find(':');
         const auto record = colon == std::string::npos ? Result<std::optional<AttachmentRecord>>(std::nullopt)
                                                        : records.find(name.substr(0, colon), name.substr(colon + 1));
-        if (!record) // the others' leases are of other pods
-            log(cni::Log::Level::error, "the record of a lease counts as none: " + record.error().message);
+        if (!record)
+            unread.add(record);
         else if (!*record)
             TRY(remove_if_present(held_directory(records) + "/" + name));
         else if ((*record)->held_until_ns != 0) // otherwise a DEL is about to write it, or was killed before

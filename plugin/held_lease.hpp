@@ -45,7 +45,7 @@ void release_expired_leases(const cni::Config &config);
 void release_all_expired_leases(const cni::Config &config);
 
 // The oldest first.
-Result<std::vector<AttachmentRecord>> held_leases(const AttachmentRecords &records);
+Result<std::vector<AttachmentRecord>> held_leases(const AttachmentRecords &records, Errors &unread);
 // Of an attachment that is removed: its IPAM plugin was not installed at the DEL, or failed.
 bool waits_for_release(const AttachmentRecord &record);
 // A lease that is held, or waits: by a DEL of the IPAM plugin for the container that is gone. An error if it has to

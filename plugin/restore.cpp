@@ -305,7 +305,8 @@ Result<void> restore_limiter(const Recorded &recorded, const Tables &tables) {
                                  : Error{ErrorCode::missing,
                                          netns + " is not the container's namespace any more: its qdisc stays as it is",
                                          kRecreateSandbox};
-    if (entry.shaped == 0) // of a limit that podlanectl set before the pins were lost
+    // Of a limit that podlanectl set before the pins were lost, or that a killed `bandwidth set` has not set.
+    if (entry.shaped == 0 || limits.egress_rate_bits_per_s == 0)
         return open_shaper(*inside, entry.pod_ifindex);
     TRY(put_shaper(*inside, entry.pod_ifindex, limits));
     return {};

@@ -4,6 +4,7 @@
 #include "loader/tracking.hpp"
 #include "loader/upgrade.hpp"
 #include "plugin/conntrack.hpp"
+#include "plugin/egress_route.hpp"
 #include "plugin/ipam.hpp"
 #include "plugin/log.hpp"
 #include "plugin/node.hpp"
@@ -29,7 +30,7 @@ void log_what_is_missing(const cni::Config &config) {
 }
 
 // STATUS knows one code for a plugin that can serve no ADD (CNI spec, section 2).
-Result<void> as_unavailable(Result<void> done) {
+template <typename T> Result<T> as_unavailable(Result<T> done) {
     if (!done)
         done.error().code = ErrorCode::plugin_not_available;
     return done;
@@ -50,6 +51,8 @@ Result<std::string> status(const cni::Request &request) {
     TRY(as_unavailable(records_of(request.config).prepare()));
     TRY(choose_hook_kind(request.config));
     TRY(require_replies(request.config));
+    net::Netlink host = TRY(net::Netlink::open());
+    TRY(as_unavailable(find_egress_route(request.config, host)));
     if (!request.config.ipam_type.empty())
         TRY(ipam::status(request));
     log_what_is_missing(request.config);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/turn.hpp"
 
+#include "loader/record.hpp"
 #include "maps/clock.hpp"
 #include "maps/file.hpp"
 #include "maps/hash.hpp"
@@ -18,7 +19,6 @@
 namespace podlane {
 namespace {
 
-constexpr const char *kTurnsFile = "/.turns"; // hidden: other files and directories there are records' and settings'
 constexpr const char *kOfGc = "GC";
 
 std::string of_add(const cni::Request &request) { return "ADD " + request.container_id + ":" + request.ifname; }
@@ -73,7 +73,7 @@ Result<bool> wait_until(const std::function<Result<bool>()> &is_free) {
 
 // None if there is no file: then no call has a turn.
 Result<Fd> open_file(const std::string &state_directory, int flags) {
-    const std::string path = state_directory + kTurnsFile;
+    const std::string path = state_directory + "/" + kTurnsFile;
     Fd file(open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
     if (file || errno == ENOENT || errno == ENOTDIR)
         return file;
@@ -190,7 +190,7 @@ Result<void> forget_turns(const std::string &state_directory) {
     all.l_whence = SEEK_SET;
     if (file && fcntl(file.get(), F_OFD_SETLK, &all) != 0) // calls of other networks may have theirs
         return is_held_by_another(errno) ? Result<void>{} : cannot_lock(errno);
-    return remove_if_present(state_directory + kTurnsFile);
+    return remove_if_present(state_directory + "/" + kTurnsFile);
 }
 
 Result<bool> is_call_under_way(const AttachmentRecord &record) {

@@ -10,6 +10,7 @@
 #include "loader/pins.hpp"
 #include "loader/shaper.hpp"
 #include "maps/abi/limit.h"
+#include "maps/abi/limit_math.h"
 #include "maps/entries.hpp"
 #include "plugin/cni/masked.hpp"
 #include "plugin/egress_rules.hpp"
@@ -240,9 +241,6 @@ Result<void> check_rules(Checked &c) {
 Result<void> check_host_services(Checked &c) {
     if ((c.record.flags & INTERFACE_LIMIT_EDT) != 0 && !is_edt_qdisc(c.qdisc))
         return gone("the qdisc of the limit is gone from " + c.host_ifname() + ": limits drop instead of delaying");
-    if (c.record.shaped != 0 && c.pod_qdisc == "noqueue") // one of the container's own stays
-        return gone("the qdisc of the limit is gone from interface " + c.request.ifname +
-                    " of the container: what it sends beyond the limit is dropped instead of held");
     const auto by = static_cast<endpoint_masquerade>(c.record.masquerade);
     if (by != ENDPOINT_MASQUERADE_NONE && !TRY(is_masqueraded(by, c.request.config.name, c.addresses())))
         return gone(masquerade_is_gone(c.record));
@@ -267,10 +265,15 @@ Result<void> check_limiter_rates(Checked &c, const Tables &tables) {
     const bandwidth most = TRY(with_borrowed(tables.bandwidths, tables.limit_states, ifindex, limits));
     if ((c.record.flags & INTERFACE_LIMIT_EDT) != 0 && limits.ingress_rate_bits_per_s != 0)
         TRY(check_class_rate(c.host, ifindex, c.host_ifname(), edt_bytes_per_s(most.ingress_rate_bits_per_s)));
-    if (c.record.shaped != 0 && limits.egress_rate_bits_per_s != 0)
-        TRY(check_class_rate(c.pod, c.record.pod_ifindex, "interface " + c.request.ifname + " of the container",
-                             shaper_bytes_per_s(limits.egress_rate_bits_per_s)));
-    return {};
+    const std::uint64_t rate = limits.egress_rate_bits_per_s;
+    if (c.record.shaped == 0)
+        return {};
+    if (rate != 0 && c.pod_qdisc == "noqueue") // one of the container's own stays
+        return gone("the qdisc of the limit is gone from interface " + c.request.ifname +
+                    " of the container: what it sends beyond the limit is dropped instead of held");
+    // Without a limit a killed `bandwidth set` has shaped it.
+    return check_class_rate(c.pod, c.record.pod_ifindex, "interface " + c.request.ifname + " of the container",
+                            shaper_bytes_per_s(rate != 0 ? rate : HIGHEST_RATE));
 }
 
 // None of our programs, maps and networks is concerned.
@@ -318,10 +321,11 @@ Result<void> check_hook(const endpoint &record, const HookProgram &planned, std:
 }
 
 Result<void> Verifier::check_programs(const std::string &root, const endpoint &record) {
-    if (root_ != root) {
-        programs_.clear();
+    if (programs_.empty() || root_ != root) {
+        std::vector<std::uint32_t> ids;
         for (const HookProgram &one : kPodPrograms)
-            programs_.push_back(TRY(program_facts(TRY(open_program(root, one.name)).get())).id);
+            ids.push_back(TRY(program_facts(TRY(open_program(root, one.name)).get())).id);
+        programs_ = std::move(ids);
         root_ = root;
     }
     for (std::size_t i = 0; i < kPodPrograms.size(); ++i)

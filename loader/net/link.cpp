@@ -63,6 +63,8 @@ Error which_end_exists(Netlink &host, const VethSpec &spec, const Outcome &outco
     Error error = outcome.as_error(
         "creating " + (on_host ? "the host-side veth " + spec.host_ifname : "the container's end " + spec.pod_ifname));
     error.code = ErrorCode::already_exists;
+    error.hint = on_host ? "remove or rename the interface that has this name, or set \"hostInterfacePrefix\""
+                         : "remove or rename the interface of the container that has this name";
     return error;
 }
 

@@ -26,6 +26,8 @@ Result<void> read_valid_attachments(const Node &root, Config &config) {
     if (const Node older = root.at_any_case(kOlderAttachments); !list.present() && older.present())
         list = older;
     for (const Node &element : TRY(list.elements(R"([{"containerID": "…", "ifname": "eth0"}])"))) {
+        if (!element.present() || !element.value().is_object())
+            return element.wrong(R"(an object, such as {"containerID": "…", "ifname": "eth0"})");
         ValidAttachment attachment;
         attachment.container_id = TRY(element.at_any_case("containerID").text());
         attachment.ifname = TRY(element.at_any_case("ifname").text());

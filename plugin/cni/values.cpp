@@ -3,6 +3,7 @@
 
 #include "maps/abi/interface.h"
 #include "maps/abi/network.h"
+#include "maps/file.hpp"
 #include "maps/printable.hpp"
 #include "maps/text.hpp"
 #include "plugin/cni/attachment.hpp"
@@ -226,10 +227,9 @@ Result<void> read_host_prefix(const Node &node, std::string &into) {
 
 Result<void> read_directory(const Node &node, std::string &into) {
     TRY(json::read(node, into));
-    if (!is_clean_absolute_path(into) || into.find_first_not_of('/') == std::string::npos)
+    if (!is_clean_absolute_path(into) || plain_path(into) == "/")
         return node.wrong("the absolute path of a directory, without \"..\"");
-    while (into.ends_with('/'))
-        into.pop_back();
+    into = plain_path(std::move(into));
     return {};
 }
 

@@ -25,6 +25,14 @@ class CheckTest : public VerbsTest {
     Pod made_ = make(keys_);
 };
 
+TEST_F(CheckTest, NamesAResultWithoutAddresses) {
+    for (const Json &result : {Json::object(), Json{{"ips", Json::array()}}, Json{{"interfaces", Json::array()}}}) {
+        Pod other = made_;
+        other.result = result;
+        EXPECT_THAT(check(other), fails_with(7, {"prevResult.ips has no address of eth0"}));
+    }
+}
+
 TEST_F(CheckTest, PassesAfterAdd) {
     const Reply reply = check(made_);
     EXPECT_THAT(reply, succeeds());

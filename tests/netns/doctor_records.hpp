@@ -52,6 +52,18 @@ const std::vector<Fault> kRecordFaults = {
          fs::remove(records + "/.generation");
          fs::create_directory(records + "/.generation");
      }},
+    {"RecordsAreALinkToNothing", "state-writable", "is a link that leads to nothing", false,
+     [](Doctor &d) {
+         const std::string records = AttachmentRecords(kStateDirectory, d.node_.bpffs()).directory();
+         fs::remove_all(records);
+         fs::create_symlink("/nonexistent/records", records);
+     }},
+    {"DirectoryInTheTurnsPlace", "state-writable", "/.turns: Is a directory", false,
+     behind("mount -t tmpfs -o mode=0700 none /var/lib/podlane && mkdir /var/lib/podlane/.turns")},
+    {"FileInTheLeasesPlace", "state-writable", "/.held: Not a directory", false,
+     [](Doctor &d) {
+         std::ofstream(AttachmentRecords(kStateDirectory, d.node_.bpffs()).directory() + "/.held") << "a file\n";
+     }},
     {"MasqueradeAndRecordGone", "masquerade", "that masquerade", false, // torn_record_test: of two pods it is repaired
      [](Doctor &d) {
          const Pod &made = d.keep({{"ipMasq", true}});

@@ -246,6 +246,8 @@ class FaultTest : public VerbsTest, public testing::WithParamInterface<std::stri
         argv.insert(argv.end(), program.begin(), program.end());
         Variables variables = attachment(*container_);
         variables.insert({{"CNI_COMMAND", command}, {"CNI_PATH", node_.plugins()}, {"PATH", path_}});
+        if (!args_.empty())
+            variables["CNI_ARGS"] = args_;
         return to_reply(is_verb ? run(node_.ns(), argv, config_for(command).dump(), variables) : run(node_.ns(), argv));
     }
     void expect_done(const std::string &command) const {
@@ -285,6 +287,18 @@ class FaultTest : public VerbsTest, public testing::WithParamInterface<std::stri
         all.insert(all.end(), more.begin(), more.end());
         std::cout << test << ": " << all.size() << " of " << kills.size() + errors.size() << " faults" << std::endl;
         return all;
+    }
+    // The number, among the calls of this name, of the n-th one whose line contains this text; 0: there is none.
+    static int number_of(const std::string &call, const std::string &text, const std::string &trace, int nth = 1) {
+        const std::string name = call.substr(0, call.find('(') + 1);
+        std::ifstream lines(trace);
+        int number = 0;
+        for (std::string line; std::getline(lines, line);) {
+            number += line.starts_with(name) ? 1 : 0;
+            if (line.starts_with(call) && line.find(text) != std::string::npos && --nth == 0)
+                return number;
+        }
+        return 0;
     }
     // An error of CNI whose message has more than a word: which step has failed. Without standard output there is none.
     [[nodiscard]] static bool is_sentence(const Reply &reply) {
@@ -326,6 +340,7 @@ class FaultTest : public VerbsTest, public testing::WithParamInterface<std::stri
     Json config_;
     Json result_;
     std::string before_;
+    std::string args_{};
     std::string path_ = "/usr/sbin:/usr/bin:/sbin:/bin"; // of the plugin
     std::string adopted_{};                              // the main plugin's host-side veth
     bool all_threads_ = false;                           // faults hit threads and children too

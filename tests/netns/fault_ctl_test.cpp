@@ -116,18 +116,6 @@ TEST_P(FaultCtlTest, UpgradeKeepsOldOrNew) {
 
 class FaultProbeTest : public FaultCtlTest {
   protected:
-    // The number, among the calls of this name, of the n-th one whose line contains this text; 0: there is none.
-    static int number_of(const std::string &call, const std::string &text, const std::string &trace, int nth = 1) {
-        const std::string name = call.substr(0, call.find('(') + 1);
-        std::ifstream lines(trace);
-        int number = 0;
-        for (std::string line; std::getline(lines, line);) {
-            number += line.starts_with(name) ? 1 : 0;
-            if (line.starts_with(call) && line.find(text) != std::string::npos && --nth == 0)
-                return number;
-        }
-        return 0;
-    }
     [[nodiscard]] bool has_types(std::string_view map) const {
         const Fd pin(bpf_obj_get(pin_path(node_.bpffs(), map).c_str()));
         bpf_map_info info{};

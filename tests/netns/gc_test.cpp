@@ -284,6 +284,12 @@ class StatusTest : public VerbsTest {
     }
 };
 
+// As every ADD would.
+TEST_F(StatusTest, IsNotReadyWithoutItsUplink) {
+    EXPECT_THAT(status({{"uplink", "none0"}}), fails_with(50, {"uplink: there is no interface none0"}));
+    EXPECT_THAT(status({{"uplink", "up0"}}), succeeds());
+}
+
 TEST_F(StatusTest, IsReady) {
     for (int i = 0; i < 2; ++i) {
         const Reply reply = status();

@@ -2,7 +2,7 @@
 // Records on disk: whatever stands in a record's place, a disk that is full or read-only, and a write that was killed.
 #include "loader/record.hpp"
 #include "tests/harness/golden.hpp"
-#include "tests/netns/verbs.hpp"
+#include "tests/netns/ctl.hpp"
 
 #include <fcntl.h>
 #include <sys/mount.h>
@@ -104,6 +104,25 @@ TEST_F(LostFilesTest, ARecordThatCannotBeReadIsTriedTwiceAndThenOnceAMinute) {
     for (const auto &one : all)
         EXPECT_THAT(del(*one), succeeds());
     EXPECT_EQ(everything(), before_);
+}
+
+// It is whole, and names a root whose records are elsewhere, or none.
+TEST_F(LostFilesTest, ARecordOfAnotherRootCountsAsTorn) {
+    const AttachmentRecords records(kStateDirectory, node_.bpffs());
+    for (const std::string root : {"", "/sys/fs/bpf/elsewhere"}) {
+        SCOPED_TRACE(root);
+        const Pod made = make(), other = make();
+        AttachmentRecord moved = *require(records.find(made.container->id(), "eth0"));
+        moved.root = root;
+        std::ofstream(path_of(made)) << record_text(moved);
+        const Output doctor = run(node_.ns(), ctl_argv(node_.bpffs(), "doctor"));
+        EXPECT_EQ(doctor.rc, 0) << doctor.out << doctor.err;
+        EXPECT_THAT(doctor.out, HasSubstr(made.container->id()));
+        EXPECT_THAT(del(*made.container), succeeds());
+        EXPECT_THAT(check(other), succeeds());
+        EXPECT_THAT(del(*other.container), succeeds());
+        EXPECT_EQ(everything(), before_);
+    }
 }
 
 // Before 0.1.0 a record was one part without a length.

@@ -115,6 +115,25 @@ TEST_F(LostNetworkTest, PodsWhoseEntriesAreLostKeepItsRules) {
     EXPECT_THAT(rules(), Not(HasSubstr("podlane-")));
 }
 
+// Records name the root of the pins; a repair of one spelling is one of all.
+TEST_F(LostNetworkTest, ARootMayBeSpelledAsAnyPathIs) {
+    const std::string root = node_.bpffs();
+    const auto slash = root.rfind('/');
+    Json keys = keys_;
+    keys["bpffs"] = root.substr(0, slash) + "//." + root.substr(slash) + "/";
+    const Pod one = make(keys_), two = make(keys);
+    EXPECT_EQ(node_.records().size(), 2U);
+    EXPECT_EQ(run(node_.ns(), ctl_argv(keys["bpffs"], "doctor --bin-dir " + node_.plugins())).rc, 0);
+    lose_maps();
+    const Output repaired = run(node_.ns(), ctl_argv(keys["bpffs"], "repair --bin-dir " + node_.plugins()));
+    EXPECT_EQ(repaired.rc, 0) << repaired.out << repaired.err;
+    for (const Pod *pod : {&one, &two})
+        EXPECT_THAT(check(*pod, keys_), succeeds());
+    EXPECT_THAT(del(*one.container, keys), succeeds());
+    EXPECT_THAT(del(*two.container, keys_), succeeds());
+    expect_nothing_left();
+}
+
 // The next ADD makes new maps, which know nothing of the others.
 TEST_F(LostNetworkTest, APodThatComesAndGoesLeavesTheRulesToTheOthers) {
     const Pod one = make(keys_), two = make(keys_);

@@ -297,6 +297,10 @@ TEST(CniConfig, GarbageCollectionNeedsItsList) {
                    ErrorCode::invalid_network_config, "cni.dev/valid-attachments[0].ifname is missing");
     expect_refused(parse(config_with(R"("cni.dev/valid-attachments": [{"containerID": "", "ifname": "e"}])"), "GC"),
                    ErrorCode::invalid_network_config, "cni.dev/valid-attachments[0]");
+    for (const auto &[wrong, named] :
+         {std::pair{"1", "is 1"}, {R"("x")", "is \"x\""}, {"null", "is missing"}, {"[]", "is a list"}})
+        expect_refused(parse(config_with(R"("cni.dev/valid-attachments": [)" + std::string(wrong) + "]"), "GC"),
+                       ErrorCode::invalid_network_config, std::string("cni.dev/valid-attachments[0] ") + named);
     EXPECT_TRUE(accepted(R"("cni.dev/valid-attachments": [])", "GC").valid_attachments.empty());
     const std::string older = R"("cni.dev/attachments": [{"containerID": "a", "ifname": "eth0"}])";
     const Config config = accepted(older, "GC");

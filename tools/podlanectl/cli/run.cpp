@@ -2,6 +2,7 @@
 #include "maps/abi/names.h"
 #include "tools/podlanectl/cli/cli.hpp"
 #include "maps/clock.hpp"
+#include "maps/file.hpp"
 #include "maps/printable.hpp"
 #include "maps/text.hpp"
 
@@ -115,7 +116,7 @@ World real_world() {
     world.style = output::style_of(STDOUT_FILENO);
     world.err_style = output::style_of(STDERR_FILENO);
     const char *root = std::getenv("PODLANE_BPFFS");
-    world.bpffs = root == nullptr || *root == '\0' ? PODLANE_ROOT : root;
+    world.bpffs = root == nullptr || *root == '\0' ? PODLANE_ROOT : plain_path(root);
     read_clocks(world);
     return world;
 }
@@ -127,9 +128,12 @@ void read_clocks(World &world) {
 }
 
 int run(std::span<const std::string_view> words, World &world) {
-    const Result<Call> call = parse(words);
+    Result<Call> call = parse(words);
     if (!call)
         return complain(call.error(), words, world);
+    for (const Opt directory : {Opt::bpffs, Opt::state_dir}) // records name them, in one spelling
+        if (auto &given = call->values[static_cast<std::size_t>(directory)])
+            given = plain_path(*std::move(given));
     libbpf_set_print(nullptr); // our own errors carry what matters of libbpf's
     world.json = call->has(Opt::json);
     if (call->has(Opt::bpffs))

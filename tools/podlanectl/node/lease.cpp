@@ -75,7 +75,9 @@ Result<std::string> state_directory(const Call &call) {
 Result<std::vector<LeaseRow>> rows_of(const Call &call, const World &world) {
     const Selection selection = TRY(Selection::of(call));
     const AttachmentRecords records(TRY(state_directory(call)), world.bpffs);
-    std::vector<AttachmentRecord> leases = TRY(held_leases(records));
+    Errors unread;
+    std::vector<AttachmentRecord> leases = TRY(held_leases(records, unread));
+    TRY(std::move(unread).result());
     for (AttachmentRecord &record : TRY(records.list()))
         if (waits_for_release(record))
             leases.push_back(std::move(record));

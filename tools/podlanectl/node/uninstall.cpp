@@ -377,7 +377,7 @@ Result<int> uninstall(const Call &call, World &world) {
     world.print(text);
     if (!done && done.error().hint.empty() && done.error().system_errno != EPERM)
         done.error().hint = "correct that, then podlanectl uninstall again";
-    return done ? Result<int>(0) : std::move(done).error();
+    return done ? Result<int>(story.dead.kept.empty() ? 0 : 1) : std::move(done).error();
 }
 
 constexpr std::array<Command, 1> kUninstallCommands = {{
@@ -385,8 +385,8 @@ constexpr std::array<Command, 1> kUninstallCommands = {{
      "Remove configuration, programs, maps and the plugin; pods continue through the host stack.",
      Opts{Opt::bin_dir, Opt::conf_dir, Opt::state_dir, Opt::bpffs, Opt::help},
      {},
-     "Pods keep their interfaces, addresses and routes. While there are pods, the plugin stays for their DEL.\n"
-     "Files that podlanectl install did not write are left alone.",
+     "Pods keep their interfaces, addresses and routes, and for their DEL the plugin. Files that podlanectl install\n"
+     "did not write are left alone. The exit code is 1 if something is kept of a container that is gone.",
      uninstall,
      true,
      {},

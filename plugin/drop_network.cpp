@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "loader/attach.hpp"
 #include "loader/net/link.hpp"
+#include "loader/net/nftables.hpp"
 #include "loader/tracking.hpp"
 #include "loader/uplink.hpp"
 #include "maps/entries.hpp"
@@ -11,6 +12,7 @@
 #include "plugin/network.hpp"
 #include "plugin/newest_cidrs.hpp"
 #include "plugin/others.hpp"
+#include "plugin/stale_masquerade.hpp"
 #include "plugin/state.hpp"
 
 #include <algorithm>
@@ -68,6 +70,12 @@ Result<void> drop_configured_rules(const cni::Config &config) {
     constexpr std::uint8_t kNone = ENDPOINT_MASQUERADE_NONE;
     constexpr std::uint8_t kEither = ENDPOINT_MASQUERADE_NFTABLES | ENDPOINT_MASQUERADE_IPTABLES;
     return drop_rules(config.ip_masq ? kEither : kNone, config.name);
+}
+
+// The network's, which a kernel without nf_tables has not.
+Result<bool> has_table(const std::string &network) {
+    auto there = is_tracking(network);
+    return !there && net::lacks_nf_tables(there.error()) ? Result<bool>(false) : there;
 }
 
 // Those in whose place something else is hold nothing of the network's, unless that came just now.
@@ -147,6 +155,17 @@ Result<void> drop_network_without_maps(const cni::Request &request, const std::o
         return {};
     TRY(drop_own_address_rules(request.config.state_dir, is_request_of(request)));
     return TRY(is_free([](const AttachmentRecord &) { return true; })) ? detach_uplink_programs() : Result<void>{};
+}
+
+Result<void> drop_restored_rules(const cni::Request &request, const AttachmentRecord &earlier, bool has_maps) {
+    if (!earlier.entry)
+        return {};
+    const std::string network(field_text(earlier.entry->network_name));
+    const bool is_there = TRY(may_masquerade(earlier.entry->masquerade, network, addresses_in(*earlier.entry)));
+    if (has_maps)
+        return is_there ? forget_stale_masquerade(network, request.config.bpffs, request.config.state_dir)
+                        : Result<void>{};
+    return is_there || TRY(has_table(network)) ? drop_network_without_maps(request, earlier.entry) : Result<void>{};
 }
 
 } // namespace podlane

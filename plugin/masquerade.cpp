@@ -127,6 +127,12 @@ Result<void> erase_from_nftables(const std::string &network, std::span<const ip_
     return {};
 }
 
+// Rules that were saved while another pod had the addresses may be back.
+Result<void> leave_restored(const std::string &network, std::span<const ip_addr> addresses) {
+    auto left = erase_from_nftables(network, addresses);
+    return !left && net::lacks_nf_tables(left.error()) ? Result<void>{} : left;
+}
+
 Result<void> drop_nftables(const std::string &network) {
     const Step step(STEP_MASQUERADE);
     return stop_tracking(network); // in the same table
@@ -279,12 +285,12 @@ Result<endpoint_masquerade> choose_masquerade() {
 }
 
 Result<void> masquerade(endpoint_masquerade by, const cni::Config &config, const std::vector<Prefix> &leased) {
-    if (by == ENDPOINT_MASQUERADE_NONE)
-        return {};
     std::vector<ip_addr> addresses;
     addresses.reserve(leased.size());
     for (const Prefix &one : leased)
         addresses.push_back(one.addr);
+    if (by == ENDPOINT_MASQUERADE_NONE)
+        return leave_restored(config.name, addresses);
     if (by == ENDPOINT_MASQUERADE_NFTABLES)
         return put_nftables(config, addresses);
     const Until until;
@@ -331,6 +337,30 @@ Result<void> rewrite_masquerade(std::uint8_t by, const std::string &network, con
         if ((by & ENDPOINT_MASQUERADE_IPTABLES) != 0 && !TRY(list_chain(until, iptables_chain(network), ipv4)).empty())
             TRY(put_iptables(until, config, {}, ipv4));
     return {};
+}
+
+Result<bool> may_masquerade(std::uint8_t by, const std::string &network, std::span<const ip_addr> addresses) {
+    if (by == ENDPOINT_MASQUERADE_IPTABLES)
+        return TRY(may_have_chain(iptables_chain(network), true)) ||
+               TRY(may_have_chain(iptables_chain(network), false));
+    for (const ip_addr &addr : TRY(masqueraded_addresses(network)))
+        if (std::ranges::find(addresses, addr) != addresses.end())
+            return true;
+    return false;
+}
+
+Result<std::vector<ip_addr>> masqueraded_addresses(const std::string &network) {
+    const net::AddressSets sets = sets_of(network);
+    std::vector<ip_addr> all;
+    auto netfilter = net::Netlink::open_netfilter();
+    for (const std::string &set : {sets.ipv4, sets.ipv6}) {
+        auto listed = netfilter ? net::list_set_addresses(*netfilter, sets.table, set)
+                                : Result<std::vector<ip_addr>>(netfilter.error());
+        if (!listed && net::lacks_nf_tables(listed.error()))
+            return std::vector<ip_addr>{};
+        std::ranges::copy(TRY(std::move(listed)), std::back_inserter(all));
+    }
+    return all;
 }
 
 // iptables knows no pod, only its subnet.

@@ -17,7 +17,8 @@ namespace podlane {
 // nftables, unless the older iptables does the node's NAT or is all there is; an error if neither program is found.
 Result<endpoint_masquerade> choose_masquerade();
 
-// Writes the network's rules as the configuration has them now, and the pod's addresses among those they are for.
+// Writes the network's rules as the configuration has them now, and the pod's addresses among those they are for. With
+// ENDPOINT_MASQUERADE_NONE nftables has them no longer, if rules that were saved before a reboot are back.
 // `leased` are the addresses with the length of their subnet.
 Result<void> masquerade(endpoint_masquerade by, const cni::Config &config, const std::vector<Prefix> &leased);
 
@@ -30,6 +31,12 @@ Result<void> rewrite_masquerade(std::uint8_t by, const std::string &network, con
 Result<bool> is_masqueraded(endpoint_masquerade by, const std::string &network, std::span<const ip_addr> addresses);
 
 std::string masquerade_is_gone(const endpoint &entry);
+
+// The addresses that nftables masquerades for the network.
+Result<std::vector<ip_addr>> masqueraded_addresses(const std::string &network);
+// Whether it masquerades one of these; with iptables: whether there is a chain of the network's, as far as no program
+// needs to run for it.
+Result<bool> may_masquerade(std::uint8_t by, const std::string &network, std::span<const ip_addr> addresses);
 
 // The addresses of pods, which others may get, are no longer among them.
 Result<void> stop_masquerading(std::uint8_t by, const std::string &network, std::span<const ip_addr> addresses);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "loader/pins.hpp"
+#include "loader/record.hpp"
 #include "plugin/cni/types.hpp"
 #include "plugin/egress_route.hpp"
 #include "plugin/plan.hpp"
@@ -45,6 +46,10 @@ Result<void> drop_network_if_unused(const cni::Request &request, const Tables &t
 // The same after the maps are lost, by what the endpoint's record on disk says or, without one, the configuration. The
 // programs of uplinks go with the last endpoint of the node.
 Result<void> drop_network_without_maps(const cni::Request &request, const std::optional<endpoint> &entry);
+
+// Of an attachment of an earlier boot: what a service of the node has restored of rules that were saved while it lived.
+// With maps, those of the network that a living pod needs stay.
+Result<void> drop_restored_rules(const cni::Request &request, const AttachmentRecord &earlier, bool has_maps);
 
 // Whether programs on the uplinks have to judge packets to and from the endpoint, but the network's entry has none
 // there: a version before has made it.

@@ -160,8 +160,7 @@ Result<void> plan_services(const cni::Request &request, std::vector<Prefix> leas
     plan.qdisc = wants_edt && config.bandwidth && config.bandwidth->ingress_rate != 0 ? "fq" : "";
     plan.pod_qdisc = may_shape(plan.mode, plan.flags) ? "htb" : "";
     plan.masquerade = node.masquerade;
-    if (node.masquerade != ENDPOINT_MASQUERADE_NONE)
-        plan.masqueraded = std::move(leased);
+    plan.masqueraded = std::move(leased);
     plan.egress_sets = egress_sets_of(config);
     plan.network = TRY(plan_network(config, node));
     plan.ipam_type = config.ipam_type;

@@ -98,7 +98,7 @@ struct Plan {
     std::string pod_qdisc{}; // of the container's interface, for the egress limit
     std::string qdisc{};     // of the host-side veth, for earliest departure times; htb if the kernel has no fq
     endpoint_masquerade masquerade = ENDPOINT_MASQUERADE_NONE;
-    std::vector<Prefix> masqueraded{};
+    std::vector<Prefix> masqueraded{};       // or kept from it, if that is none
     std::vector<const char *> egress_sets{}; // of nftables, that the host-side veth is put into
     NetworkPlan network{};
     std::string ipam_type{};  // whose lease is released in the end; empty: none of Podlane's

@@ -193,13 +193,15 @@ Result<void> leave_network(const Remains &remains, const std::string &state_dir)
     request.config.state_dir = state_dir; // where the others are, and in the default directory
     if (!remains.has_all_maps || (request.unreadable && !remains.disk))
         return {};
-    if (remains.tables && remains.tables->addresses.exists())
-        return drop_network_if_unused(request, *remains.tables,
-                                      remains.entry ? remains.entry->network : network_id(request.config.name),
-                                      !remains.entry || (remains.entry->flags & INTERFACE_LIMIT_GROUP) != 0);
-    if (remains.disk && !TRY(is_of_this_boot(*remains.disk)))
-        return {};
-    return drop_network_without_maps(request, remains.entry);
+    const bool has_maps = remains.tables && remains.tables->addresses.exists();
+    const bool is_earlier = remains.disk && !TRY(is_of_this_boot(*remains.disk));
+    if (is_earlier)
+        TRY(drop_restored_rules(request, *remains.disk, has_maps));
+    if (!has_maps)
+        return is_earlier ? Result<void>{} : drop_network_without_maps(request, remains.entry);
+    return drop_network_if_unused(request, *remains.tables,
+                                  remains.entry ? remains.entry->network : network_id(request.config.name),
+                                  !remains.entry || (remains.entry->flags & INTERFACE_LIMIT_GROUP) != 0);
 }
 
 // Without a record, only the configuration says which IPAM plugin has the lease. By the entry in the maps, or by the
@@ -221,10 +223,8 @@ Error waiting_lease(const cni::Request &request, Error error) {
 // A runtime repeats its DELs, and sends one for an ADD that failed: nothing is left then, whatever the IPAM plugin
 // says. With the result of an ADD it sends the first DEL after one that succeeded.
 bool has_no_lease(const Remains &remains, const Error &error) {
-    if (remains.request.config.prev_result)
-        return false;
     const auto unheard_of = is_unheard_of(remains);
-    if (!unheard_of || !*unheard_of)
+    if (remains.request.config.prev_result || !unheard_of || !*unheard_of)
         return false;
     log(cni::Log::Level::warning, error.message + ": nothing is known of the attachment, so it has no lease");
     return true;

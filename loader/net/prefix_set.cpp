@@ -79,10 +79,7 @@ std::vector<Bound> bounds_in(nlattr *elements) {
     return bounds;
 }
 
-} // namespace
-
-Result<std::optional<std::vector<Prefix>>> list_prefixes(Netlink &netfilter, const std::string &table,
-                                                         const std::string &set) {
+Result<std::vector<Bound>> list_bounds(Netlink &netfilter, const std::string &table, const std::string &set) {
     const auto parts = TRY(dump<std::vector<Bound>>(
         netfilter,
         [&] {
@@ -101,7 +98,21 @@ Result<std::optional<std::vector<Prefix>>> list_prefixes(Netlink &netfilter, con
     std::vector<Bound> all;
     for (const std::vector<Bound> &part : parts)
         all.insert(all.end(), part.begin(), part.end());
-    return prefixes_between(std::move(all));
+    return all;
+}
+
+} // namespace
+
+Result<std::optional<std::vector<Prefix>>> list_prefixes(Netlink &netfilter, const std::string &table,
+                                                         const std::string &set) {
+    return prefixes_between(TRY(list_bounds(netfilter, table, set)));
+}
+
+Result<std::vector<ip_addr>> list_set_addresses(Netlink &netfilter, const std::string &table, const std::string &set) {
+    std::vector<ip_addr> addresses;
+    for (const Bound &element : TRY(list_bounds(netfilter, table, set)))
+        addresses.push_back(element.addr);
+    return addresses;
 }
 
 } // namespace podlane::net

@@ -71,6 +71,11 @@ const std::vector<Fault> kRecordFaults = {
                     ":eth0");
          d.on_node("nft flush ruleset");
      }},
+    {"AddressOfNoPodMasqueraded", "masqueraded", "masquerades what no pod of network pods needs: 203.0.113.7", true,
+     [](Doctor &d) {
+         d.keep({{"ipMasq", true}});
+         d.on_node("nft add element inet podlane-pods pods4 { 203.0.113.7 }");
+     }},
     {"RecordsOfAnEarlierBoot", "earlier-boot", "are on record in network renamed: 2", false,
      [](Doctor &d) {
          const AttachmentRecords records(d.node_.dir() + "/state", d.node_.bpffs());

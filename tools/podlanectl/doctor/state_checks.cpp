@@ -8,6 +8,7 @@
 #include "loader/uplink.hpp"
 #include "maps/text.hpp"
 #include "tools/podlanectl/doctor/doctor.hpp"
+#include "tools/podlanectl/doctor/masqueraded_check.hpp"
 #include "tools/podlanectl/views/bandwidth.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/map.hpp"
@@ -336,7 +337,7 @@ Result<void> look_at_limit_flags(const NodeView &node, Findings &findings) {
     return {};
 }
 
-constexpr std::array<Check, 11> kStateChecks = {{
+constexpr std::array<Check, 12> kStateChecks = {{
     {"map-full", Severity::wrong, "an ADD that finds a map full fails (error 102)",
      "podlanectl gc removes endpoints that are gone; else set a larger \"maxEndpoints\"", &look_at_maps},
     {"map-version", Severity::wrong,
@@ -374,6 +375,10 @@ constexpr std::array<Check, 11> kStateChecks = {{
     {"limit-flag", Severity::wrong,
      "a call of podlanectl bandwidth was killed half-way: the limit is listed, and the programs do not know of it",
      "podlanectl doctor --fix, or repeat podlanectl bandwidth", &look_at_limit_flags},
+    {"masqueraded", Severity::wrong,
+     "rules that were saved while other pods ran were restored, or another program added the address: pods that are "
+     "masqueraded reach it under their own addresses, and whoever has it is masqueraded",
+     "podlanectl doctor --fix", &look_at_masqueraded_addresses},
 }};
 
 } // namespace

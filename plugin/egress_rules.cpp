@@ -49,9 +49,12 @@ Result<void> put_rules(net::Netlink &netfilter, const std::string &network, cons
     const std::string mark = mark_of(network, cluster_cidrs);
     const auto there = TRY(net::rule_comments(netfilter, nft_table(network), kEgressChain));
     if (there == std::vector<std::string>(kEgressRules, mark) &&
-        TRY(has_prefixes(netfilter, network, "inside", cluster_cidrs)))
+        TRY(has_prefixes(netfilter, network, "inside", cluster_cidrs)) &&
+        TRY(has_base_chain(netfilter, network, kEgressChain, net::forward_filter())))
         return {};
-    return run_script(Until(), "nft", {"-f", "-"}, rules(network, cluster_cidrs, mark));
+    return run_script(Until(), "nft", {"-f", "-"},
+                      nft_chain_repair(netfilter, network, kEgressChain, net::forward_filter()) +
+                          rules(network, cluster_cidrs, mark));
 }
 
 } // namespace
@@ -90,6 +93,7 @@ Result<bool> has_egress_rules(const cni::Config &config, const endpoint &record)
     if (is_as_configured && !TRY(has_prefixes(netfilter, config.name, "inside", config.cluster_cidrs)))
         return false;
     return there.size() == kEgressRules && std::ranges::all_of(there, is_ours) &&
+           TRY(has_base_chain(netfilter, config.name, kEgressChain, net::forward_filter())) &&
            TRY(net::has_interface(netfilter, nft_table(config.name), sets, host_ifname_in(record)));
 }
 

@@ -61,6 +61,8 @@ std::string mark_of(const cni::Config &config) { return nft_mark(rules(config, {
 
 // Whichever configuration wrote the rules: their mark is of what the sets held.
 Result<bool> has_rules_of_sets(net::Netlink &netfilter, const std::string &network) {
+    if (!TRY(has_base_chain(netfilter, network, "postrouting", net::postrouting_nat())))
+        return false;
     const auto there = TRY(net::rule_comments(netfilter, nft_table(network), "postrouting"));
     if (there.size() == kRules && std::ranges::all_of(there, is_mark_of_before))
         return true;
@@ -84,6 +86,9 @@ bool add_to_nftables(const cni::Config &config, const std::string &mark, std::sp
     const auto there = net::rule_comments(*netfilter, nft_table(config.name), "postrouting");
     if (!there || *there != std::vector<std::string>(kRules, mark))
         return false;
+    if (const auto as_written = has_base_chain(*netfilter, config.name, "postrouting", net::postrouting_nat());
+        !as_written || !*as_written)
+        return false;
     if (const auto exempt = has_prefixes(*netfilter, config.name, "cluster", exempt_in(config)); !exempt || !*exempt)
         return false;
     const auto added = net::add_elements(*netfilter, sets_of(config.name), addresses);
@@ -105,8 +110,11 @@ Result<void> put_nftables(const cni::Config &config, std::span<const ip_addr> ad
     const std::string mark = mark_of(config);
     if (add_to_nftables(config, mark, addresses))
         return {};
+    auto netfilter = net::Netlink::open_netfilter();
+    const std::string repair =
+        netfilter ? nft_chain_repair(*netfilter, config.name, "postrouting", net::postrouting_nat()) : std::string();
     return run_script(Until(), "nft", {"-f", "-"},
-                      rules(config, mark) + elements("add", table_of(config.name), addresses));
+                      repair + rules(config, mark) + elements("add", table_of(config.name), addresses));
 }
 
 // A table that is gone holds none of them. A transaction that removes something waits for a grace period: one for all,
@@ -320,7 +328,7 @@ Result<bool> is_masqueraded(endpoint_masquerade by, const std::string &network, 
 }
 
 std::string masquerade_is_gone(const endpoint &entry) {
-    return "the rules or set elements that masquerade " + std::string(field_text(entry.host_ifname)) +
+    return "the table, chain, rules or set elements that masquerade " + std::string(field_text(entry.host_ifname)) +
            " are gone or changed";
 }
 

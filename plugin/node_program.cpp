@@ -106,6 +106,24 @@ Result<bool> has_prefixes(net::Netlink &netfilter, const std::string &network, c
     return true;
 }
 
+Result<bool> has_base_chain(net::Netlink &netfilter, const std::string &network, const std::string &chain,
+                            const net::BaseChain &wanted) {
+    return TRY(net::find_base_chain(netfilter, nft_table(network), chain)) == wanted;
+}
+
+std::string nft_chain_repair(net::Netlink &netfilter, const std::string &network, const std::string &chain,
+                             const net::BaseChain &wanted) {
+    const auto found = net::find_base_chain(netfilter, nft_table(network), chain);
+    if (!found || !*found)
+        return {};
+    if ((*found)->table_flags != 0) // if it fails, so does what follows, whose error counts
+        static_cast<void>(net::clear_table_flags(netfilter, nft_table(network)));
+    const std::string name = "chain inet " + nft_table(network) + " " + chain;
+    if (!(*found)->is_called_as(wanted))
+        return "flush " + name + "\ndelete " + name + "\n";
+    return (*found)->policy == wanted.policy ? "" : "add " + name + " { policy accept; }\n";
+}
+
 std::string nft_mark(const std::string &rules) {
     std::array<char, 32> text{};
     std::snprintf(text.data(), text.size(), "podlane v2 %016" PRIx64, fnv1a_64(rules));

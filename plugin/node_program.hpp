@@ -3,6 +3,7 @@
 #pragma once
 
 #include "loader/net/netlink.hpp"
+#include "loader/net/nftables.hpp"
 #include "loader/process.hpp"
 #include "maps/ip.hpp"
 #include "maps/result.hpp"
@@ -46,6 +47,13 @@ std::string nft_prefix_set(const std::string &network, const std::string &set, c
 // Whether SET4 and SET6, which nft_prefix_set() made, hold these and nothing else.
 Result<bool> has_prefixes(net::Netlink &netfilter, const std::string &network, const std::string &set,
                           const std::vector<Prefix> &prefixes);
+// Whether the network's chain is called as it was written, in a table without flags, and accepts what no rule takes.
+Result<bool> has_base_chain(net::Netlink &netfilter, const std::string &network, const std::string &chain,
+                            const net::BaseChain &wanted);
+// Clears the table's flags. The script, for nft(8) in front of the one that adds the chain, has the chain accept, or
+// removes it if the kernel calls it elsewhere, which no change of it can end. Empty if nothing is wrong.
+std::string nft_chain_repair(net::Netlink &netfilter, const std::string &network, const std::string &chain,
+                             const net::BaseChain &wanted);
 // Distinguishes the rules of one configuration from those of another: the comment of each.
 std::string nft_mark(const std::string &rules);
 // Of a version that left prefixes in the order of its configuration: what it was made of is not known.

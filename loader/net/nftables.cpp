@@ -305,6 +305,48 @@ Result<bool> has_iptables_chain(Netlink &netfilter, bool ipv4, const std::string
     return true;
 }
 
+BaseChain postrouting_nat() {
+    return {.type = "nat", .hook = NF_INET_POST_ROUTING, .priority = 100, .policy = NF_ACCEPT};
+}
+
+BaseChain forward_filter() { return {.type = "filter", .hook = NF_INET_FORWARD, .priority = 0, .policy = NF_ACCEPT}; }
+
+Result<std::optional<BaseChain>> find_base_chain(Netlink &netfilter, const std::string &table,
+                                                 const std::string &chain) {
+    std::vector<Message> questions;
+    questions.push_back(table_message(NFT_MSG_GETTABLE, 0, table));
+    questions.push_back(chain_message(NFT_MSG_GETCHAIN, 0, table, chain));
+    BaseChain found;
+    const auto host_order = [](const std::optional<std::uint32_t> &number) { return ntohl(number.value_or(0)); };
+    const auto outcomes = request_all(netfilter, questions, [&](nlmsghdr *answer) {
+        if (answer->nlmsg_type == message_type(NFT_MSG_NEWTABLE)) {
+            const Attributes<NFTA_TABLE_MAX> own(answer, sizeof(nfgenmsg));
+            found.table_flags = host_order(own.get<std::uint32_t>(NFTA_TABLE_FLAGS));
+            return;
+        }
+        const Attributes<NFTA_CHAIN_MAX> one(answer, sizeof(nfgenmsg));
+        const Attributes<NFTA_HOOK_MAX> hook(one.at(NFTA_CHAIN_HOOK));
+        found.type = one.text(NFTA_CHAIN_TYPE);
+        found.policy = host_order(one.get<std::uint32_t>(NFTA_CHAIN_POLICY));
+        found.hook = host_order(hook.get<std::uint32_t>(NFTA_HOOK_HOOKNUM));
+        found.priority = static_cast<std::int32_t>(host_order(hook.get<std::uint32_t>(NFTA_HOOK_PRIORITY)));
+    });
+    for (const Outcome &outcome : outcomes) {
+        if (outcome.is({ENOENT}))
+            return std::optional<BaseChain>();
+        if (!outcome.ok())
+            return outcome.as_error("looking at chain " + chain + " in table inet " + table);
+    }
+    return std::optional(std::move(found));
+}
+
+Result<bool> clear_table_flags(Netlink &netfilter, const std::string &table) {
+    std::vector<Message> changes;
+    changes.push_back(table_message(NFT_MSG_NEWTABLE, 0, table));
+    changes.back().put(NFTA_TABLE_FLAGS, std::uint32_t{0});
+    return commit(netfilter, std::move(changes), "clearing the flags of table inet " + table);
+}
+
 Result<bool> has_rules(Netlink &netfilter, const std::string &table, const std::string &chain) {
     std::uint32_t rules = 0;
     const Outcome outcome = request(netfilter, chain_message(NFT_MSG_GETCHAIN, 0, table, chain), [&](nlmsghdr *answer) {

@@ -58,6 +58,30 @@ Result<void> load_tracking(Netlink &netfilter);
 
 // Whether iptables-nft has made this chain in its table `nat`.
 Result<bool> has_iptables_chain(Netlink &netfilter, bool ipv4, const std::string &chain);
+// Properties of a chain beside its rules. The kernel calls it at a hook (enum nf_inet_hooks) in the order of
+// priorities.
+struct BaseChain {
+    std::string type; // empty: nothing calls it
+    std::uint32_t hook = 0;
+    std::int32_t priority = 0;
+    std::uint32_t policy = 0;      // NF_ACCEPT or NF_DROP
+    std::uint32_t table_flags = 0; // of its table; one is "dormant": nothing calls its chains
+
+    [[nodiscard]] bool is_called_as(const BaseChain &other) const {
+        return type == other.type && hook == other.hook && priority == other.priority;
+    }
+    bool operator==(const BaseChain &) const = default;
+};
+BaseChain postrouting_nat(); // accepts what no rule takes, as the next one
+BaseChain forward_filter();
+// None if the chain is missing.
+Result<std::optional<BaseChain>> find_base_chain(Netlink &netfilter, const std::string &table,
+                                                 const std::string &chain);
+
+// A transaction of its own: the kernel takes no other change of a table's flags and of its chains at once. false: the
+// table is missing.
+Result<bool> clear_table_flags(Netlink &netfilter, const std::string &table);
+
 // Whether the chain exists and has a rule.
 Result<bool> has_rules(Netlink &netfilter, const std::string &table, const std::string &chain);
 

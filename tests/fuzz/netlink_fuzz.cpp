@@ -112,6 +112,7 @@ void ask_netfilter(std::uint8_t question, net::Netlink &netlink) {
     switch (question) {
     case 13:
         (void)net::rule_comments(netlink, kTable, kChain);
+        (void)net::find_base_chain(netlink, kTable, kChain);
         (void)net::counted_packets(netlink, kTable, kChain);
         break;
     case 14:
@@ -129,6 +130,7 @@ void ask_netfilter(std::uint8_t question, net::Netlink &netlink) {
         break;
     case 23:
         check_prefixes(net::list_prefixes(netlink, kTable, "cluster4"));
+        (void)net::list_set_addresses(netlink, kTable, "pods4");
         break;
     default:
         (void)net::tables_with_mark(netlink, "podlane ");

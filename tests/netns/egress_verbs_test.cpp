@@ -84,7 +84,8 @@ TEST_F(EgressVerbs, AreCheckedAndRepaired) {
     const std::string table = "inet podlane-" + node_.config().at("name").get<std::string>();
     for (const std::string &lose :
          {std::string("flush ruleset"), "flush set " + table + " limited", "flush chain " + table + " egress",
-          "delete element " + table + " limited { \"" + pod.host_ifname + "\" }"}) {
+          "delete element " + table + " limited { \"" + pod.host_ifname + "\" }",
+          "add table " + table + " { flags dormant; }", "add chain " + table + " egress { policy drop; }"}) {
         SCOPED_TRACE(lose);
         ASSERT_FALSE(gets_out(pod));
         node_.run("nft -f -", lose + "\n");
@@ -192,6 +193,22 @@ TEST_F(EgressVerbs, AnAddReadsTheTableOfConnectionsOnceAFamily) {
             walks += line.find(R"(\0\0\0\1\1\1\)") != std::string::npos ? 1 : 0; // a CT_GET: length, type, flags
         EXPECT_EQ(walks, 2) << read_file(trace);
         EXPECT_THAT(node_.cni("DEL", config, *container), succeeds());
+    }
+}
+
+TEST_F(EgressVerbs, AnAddRestoresTheTableAndThePolicyOfTheChain) {
+    const Pod pod = make(limited());
+    const auto kinds = [&] { return node_.run("nft -s list ruleset"); };
+    const std::string whole = kinds();
+    for (const std::string damage :
+         {"table inet podlane-pods { flags dormant; }", "chain inet podlane-pods egress { policy drop; }"}) {
+        SCOPED_TRACE(damage);
+        node_.run("nft add " + damage);
+        ASSERT_NE(kinds(), whole);
+        const Pod second = make(limited());
+        EXPECT_FALSE(gets_out(second));
+        EXPECT_THAT(del(*second.container, limited()), succeeds());
+        EXPECT_EQ(kinds(), whole);
     }
 }
 

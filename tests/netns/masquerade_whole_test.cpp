@@ -151,6 +151,15 @@ class MasqueradeByNftables : public MasqueradeWholeTest {
                 found.push_back(line.substr(line.rfind(' ') + 1));
         return found;
     }
+    // Its rules and sets stay as they are.
+    [[nodiscard]] std::vector<std::string> damages_of_chain() const {
+        const std::string chain = "inet podlane-pods postrouting", file = node_.dir() + "/other-priority.nft";
+        const std::string listed = node_.run("nft -s list chain " + chain);
+        std::ofstream(file) << "flush chain " << chain << "\ndelete chain " << chain << "\n"
+                            << std::regex_replace(listed, std::regex("priority [a-z0-9]+"), "priority 50");
+        return {"nft 'add table inet podlane-pods { flags dormant; }'",
+                "nft 'add chain " + chain + " { policy drop; }'", "nft -f " + file};
+    }
 };
 
 TEST_F(MasqueradeByNftables, EachSingleElementCountsForEachPod) {
@@ -164,6 +173,42 @@ TEST_F(MasqueradeByNftables, EachSingleElementCountsForEachPod) {
     replace("4 { 198.18.0.0/16 }", "4 { 198.18.0.0/24 }");
     replace("4 { 198.51.100.7 }", "4 { 198.51.100.7-198.51.100.9 }");
     expect_repaired("nft 'add element " + sets_ + "6 { 2001:db9::/32 }'");
+}
+
+TEST_F(MasqueradeByNftables, TheTableAndTheKindOfItsChainCount) {
+    for (const std::string &damage : damages_of_chain())
+        expect_repaired(damage);
+}
+
+TEST_F(MasqueradeByNftables, AnAddRestoresTheTableAndItsChain) {
+    for (const std::string &damage : damages_of_chain()) {
+        SCOPED_TRACE(damage);
+        (void)on_node_by_path(damage);
+        const Pod made = make(newest_);
+        EXPECT_THAT(check(made, newest_), succeeds());
+        EXPECT_THAT(del(*made.container, newest_), succeeds());
+        expect_whole();
+    }
+}
+
+// The pods are masqueraded all the same; other machines' packets, or another pod's, would be, too. One that lives may
+// be of another root, and on record alone.
+TEST_F(MasqueradeByNftables, AnAddressOfNoPodIsFoundAndRemoved) {
+    Json elsewhere = newest_;
+    elsewhere["bpffs"] = node_.bpffs() + "-other";
+    const Pod other = make(elsewhere);
+    whole_ = rules();
+    ASSERT_THAT(whole_, HasSubstr(other.text4()));
+    for (const std::string element : {"pods4 { 203.0.113.1 }", "pods6 { 2001:db8:cafe::1 }"}) {
+        SCOPED_TRACE(element);
+        const std::string addr = element.substr(8, element.size() - 10);
+        node_.run("nft add element inet podlane-pods " + element);
+        ASSERT_NE(rules(), whole_);
+        EXPECT_THAT(ctl("doctor"), prints(1, {"masquerades what no pod of network pods needs: " + addr}));
+        EXPECT_THAT(ctl("repair"), prints(0, {"masquerades what no pod of network pods needs: " + addr}));
+        expect_whole();
+    }
+    EXPECT_EQ(ctl("doctor").out.find("what no pod"), std::string::npos) << ctl("doctor").out;
 }
 
 TEST_F(MasqueradeByNftables, EachSingleRuleCounts) {

@@ -104,6 +104,34 @@ TEST_F(NetNftables, ListsThePrefixesOfASetOfIntervals) {
     EXPECT_THAT(require(list_prefixes(netfilter_, "t", "missing")), testing::Optional(IsEmpty()));
 }
 
+TEST_F(NetNftables, ListsTheAddressesOfASet) {
+    require(add_elements(netfilter_, sets_, addresses_));
+    EXPECT_THAT(require(list_set_addresses(netfilter_, "t", "four")),
+                testing::UnorderedElementsAre(addresses_.at(0), addresses_.at(2)));
+    EXPECT_THAT(require(list_set_addresses(netfilter_, "t", "six")), ElementsAre(addresses_.at(1)));
+    EXPECT_THAT(require(list_set_addresses(netfilter_, "t", "missing")), IsEmpty());
+    EXPECT_THAT(require(list_set_addresses(netfilter_, "missing", "six")), IsEmpty());
+}
+
+TEST_F(NetNftables, SaysHowAChainIsCalled) {
+    const auto found = [&](const std::string &chain) { return require(find_base_chain(netfilter_, "t", chain)); };
+    ASSERT_EQ(output_of("nft 'add chain inet t n { type nat hook postrouting priority 100; };"
+                        "add chain inet t f { type filter hook forward priority 0; };"
+                        "add chain inet t d { type filter hook forward priority -5; policy drop; }'"),
+              "");
+    EXPECT_EQ(found("n"), postrouting_nat());
+    EXPECT_EQ(found("f"), forward_filter());
+    BaseChain expected = forward_filter();
+    expected.priority = -5;
+    expected.policy = 0;
+    EXPECT_EQ(found("d"), expected);
+    EXPECT_EQ(found("c").value_or(expected).type, ""); // nothing calls it
+    EXPECT_EQ(found("missing"), std::nullopt);
+    EXPECT_EQ(require(find_base_chain(netfilter_, "missing", "n")), std::nullopt);
+    ASSERT_EQ(output_of("nft 'add table inet t { flags dormant; }'"), "");
+    EXPECT_NE(found("n"), postrouting_nat());
+}
+
 TEST_F(NetNftables, ReadsTheCommentsOfAChainsRules) {
     EXPECT_THAT(require(rule_comments(netfilter_, "t", "c")), ElementsAre("mark one", ""));
     EXPECT_THAT(require(rule_comments(netfilter_, "t", "missing")), IsEmpty());

@@ -37,29 +37,12 @@ namespace {
 
 using Identity = std::pair<std::string, std::string>; // container ID, interface name
 
-// An ADD that has no endpoint yet may be waiting for its IPAM plugin, as long as it has its turn. One that was killed
-// there is collected by a later GC, and so is one that hangs.
-Result<bool> is_under_way(const AttachmentRecord &record, std::uint64_t began_ns) {
-    constexpr std::uint64_t kLongestAddNs = 120 * kNsPerSecond;
-    constexpr std::uint64_t kMostIpamCalls = 12; // of an ADD that releases a lease first, each with its VERSION
-    const bool is_to_come = record.created_boottime_ns > began_ns;
-    const std::uint64_t age_ns = is_to_come ? 0 : began_ns - record.created_boottime_ns;
-    if (record.only_lease)
-        return false;
-    if (!record.entry && !is_to_come && age_ns < kLongestAddNs)
-        return true;
-    if (!TRY(is_add_under_way(record)))
-        return false;
-    const auto made = recorded_request(record);
-    const std::uint32_t ipam_timeout_s = made ? made->config.ipam_timeout_s : 0;
-    return age_ns < kLongestAddNs + kMostIpamCalls * ipam_timeout_s * kNsPerSecond;
-}
-
 // Of this boot: the runtime's list cannot name it, or need not. In a time namespace a runtime's clock may be ahead: of
 // a time to come, only its turn says it.
 Result<bool> is_unlisted(const AttachmentRecord &record, const std::set<Identity> &valid, std::uint64_t began_ns) {
     const bool is_younger = record.created_boottime_ns >= began_ns && record.created_boottime_ns <= boottime_ns();
-    return is_younger || (!valid.contains({record.container_id, record.ifname}) && TRY(is_under_way(record, began_ns)));
+    return is_younger ||
+           (!valid.contains({record.container_id, record.ifname}) && TRY(may_be_under_way(record, began_ns)));
 }
 
 // The maps, as far as they can be read.

@@ -199,4 +199,29 @@ Result<bool> is_call_under_way(const AttachmentRecord &record) {
     return file && (TRY(is_held(file, of_add(request))) || TRY(is_held(file, of_del(request))));
 }
 
+Result<bool> may_be_under_way(const AttachmentRecord &record, std::uint64_t at_ns) {
+    constexpr std::uint64_t kLongestAddNs = 120 * kNsPerSecond;
+    constexpr std::uint64_t kMostIpamCalls = 12; // of an ADD that releases a lease first, each with its VERSION
+    const bool is_to_come = record.created_boottime_ns > at_ns;
+    const std::uint64_t age_ns = is_to_come ? 0 : at_ns - record.created_boottime_ns;
+    if (record.only_lease)
+        return false;
+    if (!record.entry && !is_to_come && age_ns < kLongestAddNs)
+        return true;
+    if (!TRY(is_add_under_way(record)))
+        return false;
+    const auto made = recorded_request(record);
+    const std::uint32_t ipam_timeout_s = made ? made->config.ipam_timeout_s : 0;
+    return age_ns < kLongestAddNs + kMostIpamCalls * ipam_timeout_s * kNsPerSecond;
+}
+
+Result<bool> is_unfinished(const AttachmentRecord &record) {
+    if (record.entry || record.only_lease || record.is_torn || TRY(may_be_under_way(record, boottime_ns())) ||
+        TRY(is_call_under_way(record)))
+        return false;
+    const auto now = // a call may have ended since the record was read
+        TRY(AttachmentRecords(record.state_directory, record.root).find(record.container_id, record.ifname));
+    return now && !now->entry && !now->only_lease && now->created_boottime_ns == record.created_boottime_ns;
+}
+
 } // namespace podlane

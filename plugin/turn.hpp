@@ -12,6 +12,7 @@
 #include "maps/result.hpp"
 #include "plugin/cni/types.hpp"
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -43,5 +44,14 @@ Result<void> forget_turns(const std::string &state_directory);
 
 // Whether an ADD or a DEL of the attachment has its turn.
 Result<bool> is_call_under_way(const AttachmentRecord &record);
+
+// Whether an ADD may be under way at that time of CLOCK_BOOTTIME. One that has no endpoint yet may be waiting for its
+// IPAM plugin, as long as it has its turn. One that was killed there is collected by a later GC, and so is one that
+// hangs.
+Result<bool> may_be_under_way(const AttachmentRecord &record, std::uint64_t at_ns);
+
+// Whether an ADD has left this record of the same boot without an endpoint, and no call is or may be under way: it was
+// killed, or could not be rolled back. False of a torn record, which may have lost the endpoint.
+Result<bool> is_unfinished(const AttachmentRecord &record);
 
 } // namespace podlane

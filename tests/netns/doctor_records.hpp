@@ -90,6 +90,22 @@ const std::vector<Fault> kRecordFaults = {
          }
      },
      false},
+    {"AddUnfinished", "unfinished", ", eth0 in network pods of ", false,
+     [](Doctor &d) {
+         const auto container = d.node_.container();
+         d.node_.put_plugin("host-local", "#!/bin/sh\nkill -9 $PPID\n");
+         (void)d.node_.cni("ADD", d.node_.config(), *container);
+         const AttachmentRecords records(kStateDirectory, d.node_.bpffs());
+         AttachmentRecord record = *require(records.find(container->id(), "eth0"));
+         record.created_boottime_ns = 0; // else it may be under way
+         require(records.write(record));
+     },
+     false},
+    {"RecordEmpty", "torn-record", "the record of container dead, eth0 is torn", false,
+     [](Doctor &d) {
+         std::ofstream(AttachmentRecords(kStateDirectory, d.node_.bpffs()).directory() + "/dead:eth0").close();
+     },
+     false},
     // As a `bandwidth set` leaves it that is killed between the two.
     {"LimitWithoutFlag", "limit-flag", "in bandwidths_v1 is not enforced", true,
      [](Doctor &d) {

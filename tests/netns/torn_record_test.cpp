@@ -267,10 +267,29 @@ TEST_F(TornRecordTest, WithoutAnIpamPluginOnRecordTheFileStays) {
     EXPECT_THAT(gc({}, {{"ipam", nullptr}}), succeeds());
     EXPECT_TRUE(fs::exists(path_of(dead)));
     EXPECT_THAT(node_.leased(), testing::Contains(dead.text4()));
+    EXPECT_THAT(ctl("doctor"),
+                prints(0, {"is torn: " + path_of(dead), "remedy  a GC of the runtime; no other record"}));
     EXPECT_THAT(ctl("gc --bin-dir " + node_.plugins()), prints(0, {"kept: ", "no other record names an IPAM plugin"}));
     EXPECT_THAT(gc(), succeeds());
     EXPECT_FALSE(fs::exists(path_of(dead)));
     EXPECT_TRUE(node_.leased().empty());
+}
+
+TEST_F(TornRecordTest, OfNoPodIsANoticeOfItsRootAlone) {
+    const Pod dead = make_dead(), living = make();
+    fs::resize_file(path_of(living), 0);
+    const Pod other = make();
+    const std::string torn = " is torn: ";
+    const Output output = ctl("doctor");
+    EXPECT_THAT(output, prints(0, {"container " + dead.container->id() + ", eth0" + torn + path_of(dead),
+                                   "remedy  podlanectl gc --bpffs " + node_.bpffs()}));
+    EXPECT_THAT(output.out, Not(HasSubstr(torn + path_of(living))));
+    EXPECT_THAT(run(node_.ns(), ctl_argv(node_.bpffs() + "-other", "doctor")).out, Not(HasSubstr(torn)));
+    EXPECT_THAT(ctl("gc --bin-dir " + node_.plugins()), prints(0, {"removed"}));
+    EXPECT_THAT(ctl("doctor").out, Not(HasSubstr(torn)));
+    for (const Pod *pod : {&living, &other})
+        EXPECT_THAT(del(*pod->container), succeeds());
+    EXPECT_EQ(everything(), before_);
 }
 
 // GC has seen the torn record, and removes another container first.

@@ -7,6 +7,8 @@
 #include "plugin/cni/ipam_config.hpp"
 #include "plugin/held_lease.hpp"
 #include "plugin/restore.hpp"
+#include "plugin/torn_record.hpp"
+#include "plugin/turn.hpp"
 #include "tools/output/words.hpp"
 #include "tools/podlanectl/doctor/doctor.hpp"
 #include "tools/podlanectl/doctor/lease_checks.hpp"
@@ -155,6 +157,51 @@ Result<void> look_for_dead(const NodeView &node, Findings &findings) {
     return {};
 }
 
+Result<void> look_for_unfinished(const NodeView &node, Findings &findings) {
+    const ThisNode self = TRY(ThisNode::now());
+    for (const AttachmentRecord &one : TRY(node.records))
+        if (one.root == node.world.bpffs && self.has_made(one) && TRY(is_unfinished(one)))
+            report(findings,
+                   "the ADD of " + owner_words(one) + ", " + one.ifname + " in network " + one.network + " of " +
+                       output::utc_words(one.created_ns) + " did not end",
+                   {},
+                   "a DEL or GC of the runtime; or, once its namespace " + one.netns + " is gone, podlanectl gc" +
+                       place_options(one));
+    return {};
+}
+
+// Those that were read as whole are not read again.
+Result<bool> has_torn_records(const NodeView &node, const AttachmentRecords &records, const std::string &directory) {
+    RecordNames whole;
+    for (const AttachmentRecord &one : TRY(node.records))
+        if (one.root == node.world.bpffs && one.state_directory == directory)
+            whole.insert(record_file_name(one.container_id, one.ifname));
+    std::vector<AttachmentRecord> torn;
+    Errors unread; // reported already
+    TRY(records.list(unread, &torn, whole));
+    return !torn.empty();
+}
+
+Result<void> look_for_torn(const NodeView &node, Findings &findings) {
+    for (const std::string &directory : std::set<std::string>{node.state_directory, kStateDirectory}) {
+        const AttachmentRecords records(directory, node.world.bpffs);
+        if (!TRY(has_torn_records(node, records, directory)))
+            continue;
+        const TornRecords torn = TRY(find_torn_records(directory, node.world.bpffs));
+        for (const AttachmentRecord &one : torn.records) {
+            const std::string path = records.directory() + "/" + record_file_name(one.container_id, one.ifname);
+            if (TRY(is_call_under_way(one)) || access(path.c_str(), F_OK) != 0) // a DEL may have ended since
+                continue;
+            report(
+                findings, "the record of container " + one.container_id + ", " + one.ifname + " is torn: " + path, {},
+                torn.networks.empty() ? "a GC of the runtime; no other record names an IPAM plugin that podlanectl gc "
+                                        "could have release the lease"
+                                      : "podlanectl gc" + place_options(one) + "; or a GC of the runtime");
+        }
+    }
+    return {};
+}
+
 // Whoever may write in the state directory may have made a link in it.
 Fd open_directory(const std::string &path, bool may_be_link) {
     return Fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | (may_be_link ? 0 : O_NOFOLLOW)));
@@ -217,7 +264,7 @@ Result<void> look_at_settings_file(const NodeView &node, Findings &findings) {
     return {};
 }
 
-constexpr std::array<Check, 9> kRecordChecks = {{
+constexpr std::array<Check, 11> kRecordChecks = {{
     {"lost", Severity::wrong,
      "pins were deleted or the BPF file system was unmounted: its packets pass through programs that nothing updates, "
      "and no new pod reaches it on the fast path",
@@ -239,6 +286,14 @@ constexpr std::array<Check, 9> kRecordChecks = {{
      "the pods died with the node, and the runtime has sent neither their DELs nor a GC of the network, which may have "
      "been renamed: nobody else gets the addresses",
      "podlanectl gc", &look_for_dead},
+    {"unfinished", Severity::notice,
+     "the plugin was killed, or could not release what it had, and the runtime has sent no DEL since: nobody else gets "
+     "the addresses",
+     "", &look_for_unfinished},
+    {"torn-record", Severity::notice,
+     "a power cut or a full disk tore the file, and neither the maps nor an interface know the container: nobody else "
+     "gets the addresses that it may have",
+     "", &look_for_torn},
     {"state-directory", Severity::wrong,
      "whoever can write there can remove records of attachments: their leases stay taken, and lost endpoints are not "
      "restored",

@@ -263,6 +263,10 @@ Result<bool> collect_recorded(const Selection &selection, const std::vector<Endp
             rows.all.push_back(unseen(entry, record, namespaces));
         else if (*life == Life::dead)
             rows.add_dead(entry, record);
+        else if (TRY(is_unfinished(record)))
+            rows.all.push_back(
+                {entry, Outcome::kept,
+                 "its ADD did not end, and its namespace is there; a DEL or GC of the runtime removes it"});
     }
     return any;
 }

@@ -323,6 +323,7 @@ Result<void> check_hook(const endpoint &record, const HookProgram &planned, std:
 Result<void> Verifier::check_programs(const std::string &root, const endpoint &record) {
     if (programs_.empty() || root_ != root) {
         std::vector<std::uint32_t> ids;
+        ids.reserve(kPodPrograms.size());
         for (const HookProgram &one : kPodPrograms)
             ids.push_back(TRY(program_facts(TRY(open_program(root, one.name)).get())).id);
         programs_ = std::move(ids);

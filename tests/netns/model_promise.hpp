@@ -139,9 +139,10 @@ class PromiseOnVeths : public LabTest {
     Pod attacker_;
     Pod victim_;
     Mac node_mac_{};
-    // As a router, the node has the lowest address of the uplink's subnet, too (RFC 4291, 2.6.1).
-    std::vector<ip_addr> of_node_{ip(Lab::kNode4), ip(Lab::kNode6), ip("2001:db8:cafe::"), ip("169.254.1.1"),
-                                  ip("fe80::ecee:eeff:feee:eeee")};
+    // As a router, the node has the lowest addresses of the links' subnets, too (RFC 4291, 2.6.1).
+    std::vector<ip_addr> of_node_{ip(Lab::kNode4),   ip(Lab::kNode6),
+                                  ip("169.254.1.1"), ip("fe80::ecee:eeff:feee:eeee"),
+                                  ip("fe80::"),      ip("2001:db8:cafe::")};
     ModelSender pod_;
     ModelSender outside_;
     std::uint64_t tried_ = 0;

@@ -130,7 +130,11 @@ class UplinkModel : public PromiseModel {
         put_egress_routes();
         node().forget_paths();
     }
-    [[nodiscard]] bool has_seen_all() const override { return changes_ >= 8; }
+    // Requests that are answered come in series, and on a slow machine later than in some seconds.
+    [[nodiscard]] bool has_seen_all() const override {
+        constexpr std::uint64_t kMostBeforeOne = 200000;
+        return changes_ >= 8 && (answered_ != 0 || ran_ > kMostBeforeOne);
+    }
 
     // False if the model and the programs disagree.
     bool holds(const ModelSender &sender, const Bytes &frame, std::size_t segment) {

@@ -2,6 +2,7 @@
 #include "map.hpp"
 
 #include "abi/names.h"
+#include "few_cpus.hpp"
 #include "file.hpp"
 
 #include <bpf/libbpf.h>
@@ -104,6 +105,7 @@ Result<Fd> open_map(const std::string &path, std::uint32_t key_size, std::uint32
 Result<void> write(int fd, const std::string &path, const void *key, const void *value, Write how) {
     const std::uint64_t flags = how == Write::any ? BPF_ANY : how == Write::must_not_exist ? BPF_NOEXIST : BPF_EXIST;
     int error = 0;
+    const OnFewCpus few;
     // Maps without preallocation take entries from a reserve that the kernel refills asynchronously: ENOMEM is
     // transient.
     for (int attempt = 0; attempt < kMemoryAttempts; ++attempt) {
@@ -139,6 +141,7 @@ Result<bool> find(int fd, const std::string &path, const void *key, void *value)
 Result<bool> remove(int fd, const std::string &path, const void *key) {
     if (fd < 0)
         return false;
+    const OnFewCpus few;
     if (bpf_map_delete_elem(fd, key) == 0)
         return true;
     if (errno == ENOENT)

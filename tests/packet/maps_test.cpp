@@ -251,8 +251,29 @@ void fill(const Fd &map, const PlannedMap &planned, std::uint32_t entries) {
     }
 }
 
-// The same as the kernel charges it, with its reserve and what its allocators round up. tests/kernels boots a kernel
-// for 256 CPUs.
+bool has_reserve(const PlannedMap &map) {
+    return map.facts.type == BPF_MAP_TYPE_HASH && (map.facts.flags & BPF_F_NO_PREALLOC) != 0;
+}
+
+// Deletes and makes again the entries of user space, by a thread that was on this CPU and may use all.
+void renew(const std::string &root, const std::vector<PlannedMap> &maps, const cpu_set_t &all, int cpu) {
+    cpu_set_t one{};
+    CPU_SET(cpu, &one);
+    for (const PlannedMap &planned : maps) {
+        if (!has_reserve(planned))
+            continue;
+        const Fd map(bpf_obj_get(pin_path(root, planned.name).c_str()));
+        for (const Bytes &key : require(detail::keys(map.get(), planned.name))) {
+            ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+            ASSERT_EQ(sched_setaffinity(0, sizeof all, &all), 0);
+            require(detail::remove(map.get(), planned.name, key.data()));
+        }
+        fill(map, planned, entries_of_a_large_node(planned.name));
+    }
+}
+
+// The same as the kernel charges it, with its reserve and what its allocators round up, also when ADDs and DELs ran on
+// each of the CPUs. tests/kernels boots a kernel for 256 of them.
 TEST(MapMemoryOfALargeNode, IsChargedWithLessThan64MiB) {
     const OwnControlGroup group;
     if (!group.can_account())
@@ -260,15 +281,22 @@ TEST(MapMemoryOfALargeNode, IsChargedWithLessThan64MiB) {
     const std::uint64_t before = group.charged();
     const std::string root = "/sys/fs/bpf/podlane";
     require(ensure_loaded(root, {}));
-    for (const PlannedMap &planned : require(planned_maps({}))) {
+    const std::vector<PlannedMap> maps = require(planned_maps({}));
+    for (const PlannedMap &planned : maps) {
         const Fd map(bpf_obj_get(pin_path(root, planned.name).c_str()));
         if (map && planned.facts.type != BPF_MAP_TYPE_ARRAY && planned.facts.type != BPF_MAP_TYPE_RINGBUF)
             fill(map, planned, entries_of_a_large_node(planned.name));
     }
     const std::uint64_t charged = group.charged() - before;
-    std::cout << "charged on " << require(possible_cpus()) << " CPUs: " << (charged >> 10U) << " KiB\n";
+    cpu_set_t all{};
+    ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+    for (int cpu = 0; cpu < CPU_COUNT(&all); ++cpu)
+        renew(root, maps, all, cpu);
+    const std::uint64_t renewed = group.charged() - before;
+    std::cout << "charged on " << require(possible_cpus()) << " CPUs: " << (charged >> 10U) << " KiB, then "
+              << (renewed >> 10U) << " KiB\n";
     EXPECT_GT(charged, 30ULL << 20U);
-    EXPECT_LT(charged, 64ULL << 20U);
+    EXPECT_LT(renewed, 64ULL << 20U);
 }
 
 } // namespace

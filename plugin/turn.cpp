@@ -102,6 +102,14 @@ Error still_removed(const cni::Request &request) {
             "of podlane and the plugin, and end those that hang"};
 }
 
+Error still_made(const cni::Request &request) {
+    return {ErrorCode::try_again_later,
+            "another ADD of container " + request.container_id + ", " + request.ifname +
+                " is still going on, and would release what this ADD requests",
+            "repeat the ADD when the other one has ended; one that does not end waits for its IPAM plugin: see the "
+            "processes of podlane and the plugin, and end those that hang"};
+}
+
 Result<Fd> take_turn_of_del_in(const std::string &directory, const cni::Request &request) {
     Fd file = TRY(open_file(directory, directory == request.config.state_dir ? O_RDWR | O_CREAT : O_RDWR));
     // Either of two that begin at once sees the other's: the ADD keeps its turn.
@@ -131,8 +139,10 @@ Result<Fd> take_turn_of_add(const cni::Request &request) {
     } while (is_removed(file));
     if (!TRY(wait_until([&]() -> Result<bool> { return !TRY(is_held(file, of_del(request))); })))
         return still_removed(request);
-    // A second ADD of an attachment under way would release the lease of the first.
-    TRY(wait_until([&] { return set(file, of_adds(request.container_id), F_WRLCK); }));
+    // Of two ADDs of an attachment, either would release the other's lease.
+    const bool is_alone = TRY(wait_until([&] { return set(file, of_adds(request.container_id), F_WRLCK); }));
+    if (!is_alone && TRY(is_held(file, of_add(request))))
+        return still_made(request);
     return file;
 }
 

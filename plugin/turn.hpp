@@ -18,8 +18,8 @@
 
 namespace podlane {
 
-// An ADD's, which lasts until the descriptor is closed. ErrorCode::try_again_later if a DEL does not end: it would
-// remove what this ADD makes.
+// An ADD's, which lasts until the descriptor is closed. ErrorCode::try_again_later if a DEL or another ADD of the
+// attachment does not end: it would remove what this ADD makes.
 Result<Fd> take_turn_of_add(const cni::Request &request);
 
 // A DEL's, which lasts until the descriptors are closed: one for each state directory in which its ADD may be. One that

@@ -257,6 +257,20 @@ TEST_F(AddUnderWayTest, AnAddBesideADelThatDoesNotEndFails) {
     EXPECT_EQ(everything(), before_);
 }
 
+// Its runtime has given up on the first one, and sends a DEL or none.
+TEST_F(AddUnderWayTest, AnAddBesideAnAddThatDoesNotEndFails) {
+    node_.put_plugin("host-local", of_add_ + sleeping() + "exec " + real_ + "'\n");
+    begin();
+    const Reply refused = add(*container_, {{"name", "another"}});
+    EXPECT_THAT(refused, fails_with(11, {"another ADD of container " + container_->id() + ", eth0", "still going on"}));
+    EXPECT_THAT(refused.details(), testing::HasSubstr("repeat the ADD"));
+    end();
+    ASSERT_THAT(reply_, succeeds());
+    EXPECT_THAT(check(look_at(container_, reply_.json)), succeeds());
+    EXPECT_THAT(del(*container_), succeeds());
+    EXPECT_EQ(everything(), before_);
+}
+
 TEST_F(AddUnderWayTest, ADelThatCouldNotWaitRemovesWhatAnAddHasMadeSince) {
     EXPECT_THAT(del(*make().container), succeeds()); // the turns' file is there
     sleep_in("DEL");
@@ -300,6 +314,23 @@ TEST_F(AddUnderWayTest, ADelWaitsNoLongerThanTenSeconds) {
     EXPECT_GE(monotonic_ns() - began, 10 * kNsPerSecond);
     end();
     EXPECT_THAT(reply_, fails_with(11, {"a DEL has removed"}));
+    EXPECT_EQ(everything(), before_);
+}
+
+// The upgrade brings the maps to another layout, with what the DEL had not removed yet.
+TEST_F(AddUnderWayTest, ADelThatAnUpgradeOvertakesIsRepeated) {
+    ASSERT_THAT(add(*container_), succeeds());
+    sleep_in("DEL");
+    auto deleted = start("DEL");
+    EXPECT_TRUE(wait_until([&] { return fs::exists(noted_); }));
+    EXPECT_EQ(run(node_.ns(), {variable("PODLANE_NEXT_BIN"), node_.bpffs()}).rc, 0);
+    end();
+    EXPECT_THAT(deleted.get(), fails_with(11, {"of another version of Podlane"}));
+    EXPECT_EQ(node_.records().size(), 1U);
+    EXPECT_EQ(node_.podlanectl("upgrade").rc, 0);
+    EXPECT_THAT(del(*container_), succeeds());
+    EXPECT_TRUE(node_.records().empty());
+    EXPECT_EQ(size_of(&open_endpoints), 0U);
     EXPECT_EQ(everything(), before_);
 }
 

@@ -184,6 +184,13 @@ Result<std::vector<std::string>> maps_of_other_versions(const std::string &root)
     return others;
 }
 
+Result<void> refuse_other_versions(const std::string &root) {
+    if (TRY(maps_of_other_versions(root)).empty())
+        return {};
+    return Error{ErrorCode::try_again_later, "the maps below " + root + " are of another version of Podlane",
+                 "podlanectl upgrade brings them to this one's"};
+}
+
 Result<std::string> other_version(const std::string &root, std::string_view name) {
     for (std::string &other : TRY(maps_of_other_versions(root)))
         if (split_version(other).first == split_version(name).first)

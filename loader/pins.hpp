@@ -50,6 +50,8 @@ Result<void> publish(const std::string &root, const std::string &loading);
 
 // Pins in the live directory that are a known map in another version than this binary's ("endpoints_v0").
 Result<std::vector<std::string>> maps_of_other_versions(const std::string &root);
+// ErrorCode::try_again_later if there are some: what this binary would do to its own maps is lost.
+Result<void> refuse_other_versions(const std::string &root);
 // The one that is the same map as `name`; empty if there is none.
 Result<std::string> other_version(const std::string &root, std::string_view name);
 // "endpoints_v12" → ("endpoints", 12); version 0 if the name has none.

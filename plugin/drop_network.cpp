@@ -2,6 +2,7 @@
 #include "loader/attach.hpp"
 #include "loader/net/link.hpp"
 #include "loader/net/nftables.hpp"
+#include "loader/pins.hpp"
 #include "loader/tracking.hpp"
 #include "loader/uplink.hpp"
 #include "maps/entries.hpp"
@@ -80,6 +81,7 @@ Result<bool> has_table(const std::string &network) {
 
 // Those in whose place something else is hold nothing of the network's, unless that came just now.
 Result<std::optional<Tables>> open_again(const std::string &root) {
+    TRY(refuse_other_versions(root));
     std::vector<Unread> unread;
     auto tables = Tables::open_readable(root, unread); // an upgrade may have come first
     for (const Unread &one : unread)

@@ -21,13 +21,6 @@
 namespace podlane {
 namespace {
 
-Result<void> refuse_other_versions(const std::string &root) {
-    if (TRY(maps_of_other_versions(root)).empty())
-        return {};
-    return Error{ErrorCode::try_again_later, "the maps below " + root + " are of another version of Podlane",
-                 "podlanectl upgrade brings them to this one's"};
-}
-
 // None if there are no maps at all.
 Result<std::optional<Tables>> open_tables(const std::string &root, std::vector<Unread> &unread) {
     auto tables = Tables::open(root);

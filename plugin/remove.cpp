@@ -143,9 +143,9 @@ Result<void> delete_endpoint_entry(const Remains &remains) {
     const cni::Request &request = remains.request;
     if (remains.is_elsewhere)
         return {};
-    TRY(TRY(open_endpoints(request.config.bpffs, Access::if_present))
-            .remove(TRY(make_endpoint_key(request.container_id, request.ifname))));
-    return {};
+    const Endpoints endpoints = TRY(open_endpoints(request.config.bpffs, Access::if_present));
+    TRY(endpoints.remove(TRY(make_endpoint_key(request.container_id, request.ifname))));
+    return endpoints.exists() ? Result<void>{} : refuse_other_versions(request.config.bpffs);
 }
 
 // The last step: from here on the attachment is unknown. While only the record knows it, an interface of another plugin
@@ -191,6 +191,7 @@ Result<bool> remove_whatever_is_known(Remains &remains, const endpoint_key &key,
 Result<void> leave_network(const Remains &remains, const std::string &state_dir) {
     cni::Request request = remains.request;
     request.config.state_dir = state_dir; // where the others are, and in the default directory
+    request.config.name = remains.disk ? remains.disk->network : request.config.name; // which may have been edited
     if (!remains.has_all_maps || (request.unreadable && !remains.disk))
         return {};
     const bool has_maps = remains.tables && remains.tables->addresses.exists();

@@ -2,6 +2,7 @@
 // A configuration that was edited while pods live: DEL and GC go by what the ADD was called with, and what others need
 // stays.
 #include "loader/record.hpp"
+#include "plugin/endpoint.hpp"
 #include "tests/netns/verbs.hpp"
 
 #include <sys/mount.h>
@@ -54,6 +55,23 @@ TEST_F(LostEditTest, ALeaseWaitsForThePluginThatHasIt) {
         EXPECT_TRUE(node_.records().empty());
         EXPECT_EQ(everything(), before_);
     }
+}
+
+// A killed ADD has entered its network before its endpoint is on record. The network was renamed since.
+TEST_F(LostEditTest, TheNetworkOfAKilledAddIsLeft) {
+    const Json keys = {{"ipMasq", true}, {"clusterCIDRs", {"198.18.0.0/16"}}, {"uplink", "up0"}};
+    const Pod made = make(keys);
+    const AttachmentRecords records(kStateDirectory, node_.bpffs());
+    AttachmentRecord record = *require(records.find(made.container->id(), "eth0"));
+    const Tables tables = require(Tables::open(node_.bpffs()));
+    node_.run("ip link del " + made.host_ifname);
+    require(net::in_namespace(node_.ns(), [&] { return erase_endpoint(tables, *record.entry); }));
+    require(tables.endpoints.remove(require(make_endpoint_key(made.container->id(), "eth0"))));
+    record.entry.reset();
+    require(records.write(record));
+    EXPECT_THAT(del(*made.container, {{"name", "renamed"}, {"ipMasq", false}}), succeeds());
+    EXPECT_TRUE(require(tables.networks.keys()).empty());
+    EXPECT_EQ(everything(), before_);
 }
 
 // The only directory of the runtime's networks counts, without --state-dir.

@@ -73,6 +73,13 @@ const std::vector<Fault> kNetworkFaults = {
      }},
     {"NetworkGone", "asked-entry", "the entry of network pods", true,
      [](Doctor &d) { (void)require(d.open(&open_networks).remove(network_id("pods"))); }},
+    {"NetworkWithoutPods", "unused-network", "network former has no pod", true,
+     [](Doctor &d) {
+         network former{};
+         ASSERT_TRUE(set_field(former.name, "former"));
+         require(d.open(&open_networks).update(network_id("former"), former));
+     },
+     false},
     {"NetworkWithoutUplinkPrograms", "asked-entry", "network pods has no programs on uplinks", true,
      [](Doctor &d) {
          const auto networks = d.open(&open_networks);

@@ -9,6 +9,7 @@
 #include "maps/text.hpp"
 #include "tools/podlanectl/doctor/doctor.hpp"
 #include "tools/podlanectl/doctor/masqueraded_check.hpp"
+#include "tools/podlanectl/doctor/unused_network_check.hpp"
 #include "tools/podlanectl/views/bandwidth.hpp"
 #include "tools/podlanectl/views/decode.hpp"
 #include "tools/podlanectl/views/map.hpp"
@@ -337,7 +338,7 @@ Result<void> look_at_limit_flags(const NodeView &node, Findings &findings) {
     return {};
 }
 
-constexpr std::array<Check, 12> kStateChecks = {{
+constexpr std::array<Check, 13> kStateChecks = {{
     {"map-full", Severity::wrong, "an ADD that finds a map full fails (error 102)",
      "podlanectl gc removes endpoints that are gone; else set a larger \"maxEndpoints\"", &look_at_maps},
     {"map-version", Severity::wrong,
@@ -372,6 +373,9 @@ constexpr std::array<Check, 12> kStateChecks = {{
      "podlanectl doctor --fix", &look_for_orphans},
     {"limit-group", Severity::notice, "an ADD or DEL was killed half-way: the group is unused and wastes map space",
      "podlanectl doctor --fix, or the next DEL of a pod of its network", &look_at_limit_groups},
+    {"unused-network", Severity::notice,
+     "a call was killed half-way, or a record was lost: its rules and the programs on its uplinks stay",
+     "podlanectl doctor --fix, or the next DEL of a pod of the network", &look_for_unused_networks},
     {"limit-flag", Severity::wrong,
      "a call of podlanectl bandwidth was killed half-way: the limit is listed, and the programs do not know of it",
      "podlanectl doctor --fix, or repeat podlanectl bandwidth", &look_at_limit_flags},

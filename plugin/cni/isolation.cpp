@@ -24,6 +24,12 @@ Result<std::string> read_group_name(const Node &node, std::string_view expected)
     return name;
 }
 
+Error of_two_groups(const Prefix &prefix, const std::string &one, const std::string &other) {
+    return {ErrorCode::invalid_network_config,
+            "groupCIDRs has " + to_string(prefix) + " twice, in " + json::quote(one) + " and in " + json::quote(other),
+            "leave it in one of them: a prefix is of one group"};
+}
+
 } // namespace
 
 bool is_group_name(std::string_view name) {
@@ -61,7 +67,7 @@ Result<void> read_egress(const Node &node, bool &into) {
 
 Result<void> read_group_cidrs(const Node &node, std::vector<std::pair<Prefix, std::string>> &into) {
     constexpr std::string_view kExpected =
-        R"(an object of groups and at most 64 prefixes, each of one group, such as {"tenant-a": ["198.18.64.0/20"]})";
+        R"(an object of groups and at most 64 prefixes, such as {"tenant-a": ["198.18.64.0/20"]})";
     if (!node.present())
         return {};
     TRY(node.must_be_object(kExpected));
@@ -71,12 +77,17 @@ Result<void> read_group_cidrs(const Node &node, std::vector<std::pair<Prefix, st
         if (!is_group_name(group))
             return node.wrong(kExpected);
         for (const Prefix &prefix : all) {
-            if (std::ranges::any_of(into, [&](const auto &one) { return one.first == masked(prefix); }))
-                return node.wrong(kExpected);
+            if (const auto other = std::ranges::find(into, masked(prefix), [](const auto &one) { return one.first; });
+                other != into.end())
+                return of_two_groups(masked(prefix), other->second, group);
             into.emplace_back(masked(prefix), group);
         }
     }
-    return into.size() > kMostPrefixes ? Result<void>(node.wrong(kExpected)) : Result<void>{};
+    if (into.size() > kMostPrefixes)
+        return Error{ErrorCode::invalid_network_config, "groupCIDRs has " + std::to_string(into.size()) +
+                                                            " prefixes, at most " + std::to_string(kMostPrefixes) +
+                                                            " are supported"};
+    return {};
 }
 
 Result<void> check_isolation(const Node &root, const Config &config) {

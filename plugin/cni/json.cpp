@@ -91,9 +91,10 @@ std::string shown(const Value &value) {
         return "an object";
     if (value.is_array())
         return "a list";
-    if (value.is_string())
-        return quote(value.get_ref<const std::string &>());
-    return dumped(value, -1);
+    if (!value.is_string())
+        return dumped(value, -1);
+    const std::string text = dumped(value, -1); // a line break as it was written
+    return quote(std::string_view(text).substr(1, text.size() - 2));
 }
 
 } // namespace

@@ -25,8 +25,11 @@ Result<void> read_sysctls(const Node &node, Labels &into) {
         const auto text = node.at(name).text();
         if (!is_pod_sysctl(name))
             return node.wrong("names below net, such as \"net.core.somaxconn\", and not " + json::quote(name));
-        if (!text || !is_printable(*text) || text->size() > kLongestLabelValue)
+        if (!node.at(name).present() || !node.at(name).value().is_string())
             return node.wrong("texts as values; that of " + json::quote(name) + " is none");
+        if (!text || !is_printable(*text) || text->size() > kLongestLabelValue)
+            return node.at(name).wrong("one line of at most " + std::to_string(kLongestLabelValue) +
+                                       " printable characters");
         if (text->empty())
             return node.at(name).wrong("a value: writing none has no effect");
         into[name] = *text;

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <unordered_set>
 #include <utility>
 
 namespace podlane::cni {
@@ -103,6 +104,15 @@ Result<void> check_netns(std::string_view path) {
     if (!path.empty() && (path.front() != '/' || path.find('\0') != std::string_view::npos))
         return invalid("CNI_NETNS", "is " + quote(path), "the absolute path of a network namespace");
     return {};
+}
+
+// Any other value counts as none, in the reference too.
+void read_netns_override(const Environment &environment, Request &request) {
+    const std::string text = value_of(environment, "CNI_NETNS_OVERRIDE");
+    request.netns_override = is_one_of(text, "1", "true");
+    const bool is_known = request.netns_override || text.empty() || is_one_of(text, "0", "false");
+    if (!is_known && request.command != Command::del)
+        request.warnings.push_back("CNI_NETNS_OVERRIDE is " + quote(text) + ", expected 1 or true; it is ignored");
 }
 
 // "192.0.2.1/24,2001:db8::1", as the reference `static` plugin reads it; `host-local` wants a single address.
@@ -204,6 +214,7 @@ Result<Arguments> parse_arguments(std::string_view text) {
     Arguments arguments;
     bool ignore_unknown = false;
     std::string unknown;
+    std::unordered_set<std::string_view> keys;
     if (text.size() > kLongestVariable)
         return invalid("CNI_ARGS", "is longer than 128 KiB", "a shorter text");
     while (!text.empty()) {
@@ -218,6 +229,8 @@ Result<Arguments> parse_arguments(std::string_view text) {
         text.remove_prefix(last ? text.size() : end + 1);
         const std::string_view key = pair.substr(0, equals);
         const std::string_view value = pair.substr(equals + 1);
+        if (!keys.insert(key).second && key != "IgnoreUnknown" && arguments.repeated.empty()) // which says nothing new
+            arguments.repeated = key;
         if (std::string *const field = identity_field(arguments.pod, key))
             *field = printable(value); // it is shown in logs, on terminals and as metrics
         else if (key == "IgnoreUnknown")
@@ -270,7 +283,7 @@ Result<Arguments> read_environment(const Environment &environment, Request &requ
     } else {
         TRY(std::move(checked));
     }
-    request.netns_override = is_one_of(value_of(environment, "CNI_NETNS_OVERRIDE"), "1", "true");
+    read_netns_override(environment, request);
     request.args = value_of(environment, "CNI_ARGS");
     auto arguments = parse_arguments(request.args);
     if (arguments && arguments->has_foreign)

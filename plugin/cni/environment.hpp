@@ -17,6 +17,7 @@ struct Arguments {
     PodIdentity pod;
     std::vector<Prefix> ips;
     std::optional<Mac> mac;
+    std::string repeated{};   // the first key that is there twice; empty: none
     bool has_foreign = false; // keys of a runtime that does not set IgnoreUnknown
 };
 

@@ -58,6 +58,18 @@ Result<void> check_repeated(std::string_view text, Request &request) {
     return {};
 }
 
+// As with JSON: plugins differ in which one counts.
+Result<void> check_repeated_argument(const Arguments &arguments, Request &request) {
+    if (arguments.repeated.empty())
+        return {};
+    Error repeated{ErrorCode::invalid_environment, "CNI_ARGS has " + json::quote(arguments.repeated) + " twice",
+                   "CNI_ARGS: leave one of the two"};
+    if (request.command != Command::del)
+        return repeated;
+    request.ignored.push_back(repeated.message);
+    return {};
+}
+
 void warn_of_rate(std::string_view key, std::uint64_t rate, std::vector<std::string> &warnings) {
     constexpr std::uint64_t kLeast = 1000; // what the kubelet accepts of an annotation
     if (rate != 0 && rate < kLeast)
@@ -132,6 +144,8 @@ Result<Request> parse(const Environment &environment, std::string_view stdin_tex
     Request request;
     request.command = TRY(read_command(environment));
     const Arguments arguments = TRY(read_environment(environment, request));
+    if (!is_recorded)
+        TRY(check_repeated_argument(arguments, request));
     request.pod = arguments.pod;
     request.raw_config = stdin_text;
     if (request.command == Command::version) {
@@ -154,7 +168,7 @@ Result<Request> parse(const Environment &environment, std::string_view stdin_tex
         TRY(check_uplinks(json::Node(&read, {}).at("uplinks")));
         TRY(check_configured_routes(json::Node(&read, {}).at("routes")));
     }
-    request.warnings = warnings_of(read, request.config, request.command);
+    std::ranges::move(warnings_of(read, request.config, request.command), std::back_inserter(request.warnings));
     if (request.command == Command::add) {
         read_identity(read, request.config.identity, request.pod);
         request.config.groups = groups_of(request.config.group_sources, request.config.name, request.pod);

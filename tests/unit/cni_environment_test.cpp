@@ -142,6 +142,20 @@ TEST(CniEnvironment, ArgumentsReachTheRequest) {
     EXPECT_EQ(request->raw_config, kConfig);
 }
 
+// DEL goes on with them, as ADD has done: an IPAM plugin may need them to find the lease.
+TEST(CniEnvironment, ARepeatedArgumentIsRefusedAndOnlyNotedByDel) {
+    const std::string twice = "K8S_POD_NAME=a;IP=192.0.2.70;IgnoreUnknown=1;IP=192.0.2.80";
+    for (const char *command : {"ADD", "CHECK"})
+        expect_refused(parse_request(environment_of(command, {{"CNI_ARGS", twice}}), kConfig), "CNI_ARGS", twice);
+    const auto deleted = parse_request(environment_of("DEL", {{"CNI_ARGS", twice}}), kConfig);
+    ASSERT_TRUE(deleted) << why(deleted);
+    EXPECT_EQ(deleted->ignored, std::vector<std::string>{"CNI_ARGS has \"IP\" twice"});
+    EXPECT_EQ(deleted->args, twice);
+    EXPECT_EQ(deleted->pod.name, "a");
+    const auto recorded = parse_recorded(environment_of("ADD", {{"CNI_ARGS", twice}}), kConfig);
+    EXPECT_TRUE(recorded) << "an ADD of an earlier version accepted it: " << why(recorded);
+}
+
 TEST(CniEnvironment, NetnsOverrideIsOneOrTrue) {
     for (const auto &[value, expected] : std::vector<std::pair<std::string, bool>>{
              {"1", true}, {"true", true}, {"TRUE", true}, {"0", false}, {"yes", false}, {"", false}}) {

@@ -9,6 +9,7 @@
 #include "plugin/cni/json.hpp"
 #include "plugin/cni/labels.hpp"
 #include "plugin/cni/limit_groups.hpp"
+#include "plugin/cni/needs.hpp"
 #include "plugin/cni/pod_settings.hpp"
 #include "plugin/cni/keys.hpp"
 #include "plugin/cni/values.hpp"
@@ -120,6 +121,7 @@ std::vector<std::string> warnings_of(const json::Value &document, const Config &
         warn_of_rate("egressRate", config.bandwidth->egress_rate, warnings);
     }
     warn_of_prefixes(config, warnings);
+    std::ranges::move(keys_without_effect(config), std::back_inserter(warnings));
     return warnings;
 }
 

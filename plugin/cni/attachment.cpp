@@ -176,6 +176,19 @@ Result<void> check_configured_routes(const Node &list) {
     return {};
 }
 
+// "fe80::1%eth0", as in resolv.conf(5), names the link too.
+Result<void> check_name_servers(const Node &dns) {
+    const Node list = dns.at_any_case("nameservers");
+    if (list.present())
+        for (const Node &element : TRY(list.elements())) {
+            const std::string text = TRY(element.text());
+            const std::string address = text.substr(0, text.find('%'));
+            if (const auto addr = parse_ip(address); !addr || (address != text && is_ipv4(*addr)))
+                return element.wrong("the IP address of a name server", addr ? std::string() : addr.error().hint);
+        }
+    return {};
+}
+
 Result<Dns> read_dns(const Node &node) {
     Dns dns;
     TRY(node.must_be_object(R"({"nameservers": ["192.0.2.53"]})"));

@@ -16,6 +16,7 @@ Result<std::vector<Route>> read_routes(const json::Node &list);
 Result<std::vector<Route>> read_configured_routes(const json::Node &list);
 // Of values that an earlier version accepted, so that a record may have them.
 Result<void> check_configured_routes(const json::Node &list);
+Result<void> check_name_servers(const json::Node &dns);
 Result<Dns> read_dns(const json::Node &node);
 
 // "a/b", or with `or_address` also "a".

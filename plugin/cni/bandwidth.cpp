@@ -248,4 +248,16 @@ Result<std::optional<Bandwidth>> read_bandwidth(const Node &root, bool pod_may) 
     return limits.ingress_rate == 0 && limits.egress_rate == 0 ? std::optional<Bandwidth>{} : std::optional(limits);
 }
 
+void warn_of_unread_limits(const Node &root, std::vector<std::string> &warnings) {
+    const Node limits = root.at_any_case("runtimeConfig").at_any_case("bandwidth");
+    if (!limits.present() || !limits.value().is_object())
+        return;
+    for (const auto &[key, value] : limits.value().items()) {
+        const auto is_key = [&name = key](std::string_view known) { return json::equal_any_case(name, known); };
+        if (!value.is_null() && std::ranges::none_of(kLimits, is_key))
+            warnings.push_back("runtimeConfig.bandwidth has " + json::quote(key) +
+                               ", which is no rate and no burst; it is ignored");
+    }
+}
+
 } // namespace podlane::cni

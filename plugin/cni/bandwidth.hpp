@@ -8,7 +8,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace podlane::cni {
 
@@ -20,6 +22,9 @@ Result<std::optional<Bandwidth>> read_configured_limits(const json::Node &root);
 
 // The prefixes of `unshapedSubnets` and `shapedSubnets`, beside the limits or in `bandwidth`.
 Result<void> read_limited_prefixes(const json::Node &root, Config &config);
+
+// Keys of the capability `bandwidth` that are not read; the runtime's limit would lack them silently.
+void warn_of_unread_limits(const json::Node &root, std::vector<std::string> &warnings);
 
 // A Kubernetes quantity as a whole number, rounded up: "10M", "1Mi", "0.5G", "1e6". No value for anything else, and
 // beyond 64 bits.

@@ -89,7 +89,7 @@ Result<void> read_runtime(const Node & /*root*/, const Node &value, Config &into
     return read_requested(value, into);
 }
 
-Result<void> check_capabilities(const Node & /*root*/, const Node &value, Config & /*into*/) {
+Result<void> read_capabilities(const Node & /*root*/, const Node &value, Config & /*into*/) {
     return value.must_be_object(R"({"bandwidth": true})");
 }
 
@@ -120,7 +120,8 @@ constexpr auto kKeys = std::to_array<Key>({
      "the "
      "requested one, Podlane adopts it, else Podlane creates one for the addresses",
      read_result},
-    {"dns", specification, "object", "none", "put into the result if the IPAM plugin returns none", read_dns_section},
+    {"dns", specification, "object", "none",
+     "put into the result if the IPAM plugin returns none; `nameservers` are IP addresses", read_dns_section},
     {"ipMasq", specification, "true, false", "false",
      "packets from the network's pods to addresses that are neither in `clusterCIDRs` or `noMasquerade`, nor "
      "multicast, "
@@ -135,7 +136,7 @@ constexpr auto kKeys = std::to_array<Key>({
      "written by the runtime: see [What the runtime passes](#what-the-runtime-passes)", read_runtime},
     {"capabilities", specification, "object", "none",
      "what the runtime is to write into `runtimeConfig`: see [What the runtime passes](#what-the-runtime-passes)",
-     check_capabilities},
+     read_capabilities},
 
     {"mtu", top, "number, 0 or 68 to 65535", "0",
      "MTU of both ends of the veth pair. 0: the MTU of the interface with the node's default route, or 1500 if there "
@@ -216,7 +217,7 @@ constexpr auto kKeys = std::to_array<Key>({
     {"clusterCIDRs", top, "list of prefixes", "none",
      "addresses of the pods on all nodes: not masqueraded by `ipMasq`, and with `\"firstPacket\": \"direct\"` reached "
      "by an uplink from the first packet on. The newest ADD's list applies to the whole network. A list that holds all "
-     "addresses (`0.0.0.0/0`) is logged with a warning, as are host bits in any list of prefixes",
+     "addresses (`0.0.0.0/0`) is logged with a warning, as are host bits in any list of prefixes, and in `routes`",
      checked<&Config::cluster_cidrs, read_prefixes>},
     {"noMasquerade", top, "list of prefixes", "none",
      "other destinations that `ipMasq` does not masquerade, such as a data centre that routes the pods' addresses. The "
@@ -244,7 +245,8 @@ constexpr auto kKeys = std::to_array<Key>({
      checked<&Config::bpffs, read_directory>},
     {"stateDir", top, "absolute path", "\"/var/lib/podlane\"",
      "directory for the records of attachments, one small file each: what DEL, GC and repairs go by after a reboot or "
-     "lost maps. Not on a tmpfs. After an edit, DEL and GC also look in the default directory, and in no other: "
+     "lost maps. Not on a tmpfs, nor in `bpffs`. After an edit, DEL and GC also look in the default directory, and in "
+     "no other: "
      "without "
      "its record a pod is removed by the maps and the edited configuration, and a lease that only the record names "
      "stays, until `podlanectl gc --state-dir` with the former directory",

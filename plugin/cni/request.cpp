@@ -2,6 +2,7 @@
 #include "plugin/cni/request.hpp"
 
 #include "plugin/cni/attachment.hpp"
+#include "plugin/cni/bandwidth.hpp"
 #include "plugin/cni/config.hpp"
 #include "plugin/cni/egress_route.hpp"
 #include "plugin/cni/environment.hpp"
@@ -90,6 +91,9 @@ void warn_of_prefixes(const Config &config, std::vector<std::string> &warnings) 
     warn_of_host_bits("clusterCIDRs", config.cluster_cidrs, warnings);
     warn_of_host_bits("noMasquerade", config.no_masquerade, warnings);
     warn_of_host_bits("allowedSources", config.allowed_sources, warnings);
+    std::vector<Prefix> destinations;
+    std::ranges::transform(config.routes, std::back_inserter(destinations), &Route::destination);
+    warn_of_host_bits("routes", destinations, warnings);
     const auto &[ingress, egress] = config.limited_prefixes;
     warn_of_host_bits("unshapedSubnets", ingress.unshaped, warnings);
     warn_of_host_bits("shapedSubnets", ingress.shaped, warnings);
@@ -120,6 +124,7 @@ std::vector<std::string> warnings_of(const json::Value &document, const Config &
         warn_of_rate("ingressRate", config.bandwidth->ingress_rate, warnings);
         warn_of_rate("egressRate", config.bandwidth->egress_rate, warnings);
     }
+    warn_of_unread_limits(json::Node(&document, {}), warnings);
     warn_of_prefixes(config, warnings);
     std::ranges::move(keys_without_effect(config), std::back_inserter(warnings));
     return warnings;
@@ -166,9 +171,13 @@ Result<Request> parse(const Environment &environment, std::string_view stdin_tex
     add_settings_of_attachment(read);
     request.config = TRY(read_config(read, request.command, arguments, request.ignored));
     if (!is_recorded && (request.command == Command::add || request.command == Command::status)) {
-        TRY(check_uplink(json::Node(&read, {}).at("uplink")));
-        TRY(check_uplinks(json::Node(&read, {}).at("uplinks")));
-        TRY(check_configured_routes(json::Node(&read, {}).at("routes")));
+        const json::Node root(&read, {});
+        TRY(check_uplink(root.at("uplink")));
+        TRY(check_uplinks(root.at("uplinks")));
+        TRY(check_configured_routes(root.at("routes")));
+        TRY(check_name_servers(root.at_any_case("dns")));
+        TRY(check_capabilities(root.at_any_case("capabilities")));
+        TRY(check_state_directory(root.at("stateDir"), request.config));
     }
     std::ranges::move(warnings_of(read, request.config, request.command), std::back_inserter(request.warnings));
     if (request.command == Command::add) {

@@ -30,6 +30,7 @@ constexpr std::uint64_t kLargestMtu = 65535;
 constexpr std::uint64_t kLargestMap = std::uint64_t{1} << 24U; // entries; far above what a node can hold
 constexpr std::size_t kLongestUplinkPattern = 64;
 constexpr std::string_view kLoopback = "lo";
+constexpr const char *kBpffsMount = "/sys/fs/bpf";
 constexpr std::size_t kLongestPrefix = 4; // leaves 11 of 15 characters for the hash
 
 bool is_clean_absolute_path(std::string_view path) {
@@ -303,6 +304,22 @@ Result<void> check_uplinks(const Node &node) {
         for (const Node &element : TRY(node.elements()))
             if (!is_uplink_pattern(TRY(element.text())))
                 return wrong_uplink(element);
+    return {};
+}
+
+Result<void> check_capabilities(const Node &node) {
+    if (node.present())
+        for (const auto &[name, value] : node.value().items())
+            if (const Node capability = node.at(name); capability.present())
+                TRY(capability.boolean());
+    return {};
+}
+
+Result<void> check_state_directory(const Node &node, const Config &config) {
+    for (const std::string &bpffs : {config.bpffs, std::string(kBpffsMount)})
+        if ((config.state_dir + "/").starts_with(bpffs + "/"))
+            return node.wrong("a directory on a disk, such as " + json::quote(Config{}.state_dir) +
+                              ": a BPF file system, as at " + bpffs + ", holds no files");
     return {};
 }
 

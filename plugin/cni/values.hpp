@@ -37,6 +37,10 @@ Result<void> read_requested(const json::Node &node, Config &into);
 Result<void> read_uplinks(const json::Node &node, std::vector<std::string> &into);
 // Of patterns that no interface's name can match, which an earlier version accepted, so that a record may have them.
 Result<void> check_uplinks(const json::Node &node);
+// An earlier version accepted any value, so that a record may have it: libcni accepts true and false alone.
+Result<void> check_capabilities(const json::Node &node);
+// Of a directory that can hold no record: on the BPF file system of `bpffs`.
+Result<void> check_state_directory(const json::Node &node, const Config &config);
 Result<void> read_mark(const json::Node &node, std::uint32_t &into);
 Result<void> read_first_packet(const json::Node &node, bool &direct);
 Result<void> read_slow_path_mark(const json::Node &node, std::uint32_t &into_value, std::uint32_t &into_mask);

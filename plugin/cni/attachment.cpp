@@ -120,6 +120,39 @@ Result<void> read_family(const Node &node, bool ipv4, Attachment &into) {
     return {};
 }
 
+// A version whose form is not known may say something else with the same words.
+Result<void> check_result_version(const Node &node) {
+    std::string text;
+    TRY(json::read(node, text));
+    const auto version = parse_version(text);
+    if (text.empty() || (version && is_supported(*version)))
+        return {};
+    return node.wrong("one of " + supported_versions_text());
+}
+
+// A subnet of two has none (RFC 3021); of IPv6 it is an address of the routers (RFC 4291, 2.6.1).
+bool has_network_address(const Prefix &subnet) {
+    constexpr std::uint8_t kLongest = 30;
+    return is_ipv4(subnet.addr) && subnet.length <= kLongest;
+}
+
+// Of an IPAM plugin, which nothing else has checked.
+Result<Attachment> read_lease(const Node &node) {
+    TRY(check_result_version(node.at_any_case("cniVersion")));
+    Attachment lease = TRY(read_attachment(node));
+    for (const Address &one : lease.addresses) {
+        const auto refuse = [&](std::string_view why) {
+            return Error{ErrorCode::decode_failure, "the gateway of " + to_string(one.prefix) + " is " +
+                                                        to_string(*one.gateway) + ", " + std::string(why)};
+        };
+        if (one.gateway && is_ipv4(*one.gateway) != is_ipv4(one.prefix.addr))
+            return refuse("an address of the other family");
+        if (one.gateway && has_network_address(one.prefix) && *one.gateway == masked(one.prefix).addr)
+            return refuse("the network address of the subnet");
+    }
+    return lease;
+}
+
 } // namespace
 
 Result<Prefix> read_prefix(const Node &node, bool or_address) {
@@ -218,7 +251,13 @@ Result<Attachment> read_attachment(const Node &node) {
 }
 
 Result<Attachment> parse_lease(std::string_view text) {
-    Attachment lease = TRY(parse_attachment(text));
+    const json::Value value = TRY(json::parse_object(text, "the result"));
+    auto read = read_lease(Node(&value, {}));
+    if (!read) {
+        read.error().code = ErrorCode::decode_failure;
+        return read;
+    }
+    Attachment lease = std::move(read).value();
     lease.interfaces.clear();
     for (Address &one : lease.addresses)
         one.interface.reset();

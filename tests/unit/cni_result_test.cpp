@@ -108,6 +108,30 @@ TEST(CniResult, OfAnIpamPluginTheNumbersOfInterfacesSayNothing) {
     EXPECT_FALSE(attachment_of(R"({"ips": [{"address": "192.0.2.1/24", "interface": 0}]})").addresses.at(0).interface);
 }
 
+TEST(CniResult, OfAnIpamPluginIsChecked) {
+    const auto refusal = [](const std::string &text) {
+        const auto lease = parse_lease(text);
+        EXPECT_TRUE(lease || lease.error().code == ErrorCode::decode_failure) << text;
+        return lease ? "accepted" : lease.error().message;
+    };
+    EXPECT_EQ(refusal(R"({"ips": [{"address": "192.0.2.7/24", "gateway": "2001:db8::1"}]})"),
+              "the gateway of 192.0.2.7/24 is 2001:db8::1, an address of the other family");
+    EXPECT_EQ(refusal(R"({"cniVersion": "0.2.0", "ip6": {"ip": "2001:db8::7/64", "gateway": "192.0.2.1"}})"),
+              "the gateway of 2001:db8::7/64 is 192.0.2.1, an address of the other family");
+    EXPECT_EQ(refusal(R"({"ips": [{"address": "192.0.2.7/24", "gateway": "192.0.2.0"}]})"),
+              "the gateway of 192.0.2.7/24 is 192.0.2.0, the network address of the subnet");
+    for (const char *version : {"2.0.0", "1", "newest"})
+        EXPECT_EQ(refusal(R"({"cniVersion": ")" + std::string(version) + R"(", "ips": []})"),
+                  "cniVersion is \"" + std::string(version) +
+                      "\", expected one of 0.1.0, 0.2.0, 0.3.0, 0.3.1, 0.4.0, 1.0.0, 1.1.0");
+    for (const char *good :
+         {R"({"cniVersion": "1.1.0", "ips": [{"address": "192.0.2.7/24", "gateway": "192.0.2.1"}]})",
+          R"({"cniVersion": "", "ips": [{"address": "2001:db8::7/64", "gateway": "2001:db8::"}]})", // of the routers
+          R"({"ips": [{"address": "192.0.2.1/31", "gateway": "192.0.2.0"}, {"address": "192.0.2.9/32"}]})",
+          R"({"ips": [{"address": "192.0.2.7/32", "gateway": "169.254.1.1"}]})"})
+        EXPECT_EQ(refusal(good), "accepted") << good;
+}
+
 // Other texts that are no result are in cni_messages_test.cpp, with their messages.
 TEST(CniResult, ANameWithAZeroByteIsNamed) {
     const auto attachment = parse_attachment(R"({"interfaces": [{"name": "a\u0000b"}]})");

@@ -23,6 +23,7 @@
 #include "plugin/node.hpp"
 #include "plugin/node_addresses.hpp"
 #include "plugin/plan.hpp"
+#include "plugin/plan_addresses.hpp"
 #include "plugin/remove.hpp"
 #include "plugin/restore.hpp"
 #include "plugin/rollback.hpp"
@@ -259,6 +260,7 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     TRY(keep_families(request.config.ip_families, lease));
     TRY(complete_gateways(egress, sockets.host, lease));
     Plan plan = TRY(make_plan(request, lease, TRY(facts_of(request, egress, sockets))));
+    TRY(check_new_routes(request.config, plan.result.routes, plan.mtu));
     TRY(refuse_addresses_of_node(request.config, addresses_of(lease, request.ifname), egress, sockets.host));
     TRY(enter_network(request, plan.network, egress, tables, sockets.host, rollback));
     TRY(write_node_settings(request.config, sockets.host, plan.node_settings));

@@ -194,6 +194,9 @@ void add_configured(const cni::Config &config, Plan &plan) {
     if (plan.result.dns.nameservers.empty())
         plan.result.dns = config.dns;
     plan.result.dns = config.runtime_dns.value_or(plan.result.dns);
+    for (cni::Route &route : plan.result.routes)
+        if (config.pod_mtu && route.mtu) // the pod has lowered the interface's, and not those of routes
+            route.mtu = std::min(*route.mtu, plan.mtu);
 }
 
 void plan_result(const cni::Request &request, const std::vector<cni::Address> &leased, Plan &plan) {
@@ -355,7 +358,8 @@ Result<Plan> make_plan(const cni::Request &request, const cni::Attachment &lease
     plan.pod_mac = pod_mac_of(request);
     plan.host_mac = kHostMac;
     plan.mtu = config.mtu.value_or(node.mtu);
-    plan.mtu = std::min(plan.mtu, config.pod_mtu.value_or(plan.mtu));
+    if (config.pod_mtu)
+        plan.mtu = std::min(plan.mtu == 0 ? kVethMtu : plan.mtu, *config.pod_mtu);
     plan.flags = interface_flags_of(config, plan.addresses.size()) | INTERFACE_GATEWAY | INTERFACE_ROUTED | node.flags;
     plan.result = lease;
     add_configured(config, plan);

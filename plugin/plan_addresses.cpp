@@ -72,4 +72,25 @@ Result<void> check_routes(const std::vector<cni::Route> &routes) {
     return {};
 }
 
+Result<void> check_new_routes(const cni::Config &config, const std::vector<cni::Route> &routes, std::uint32_t mtu) {
+    mtu = mtu == 0 ? kVethMtu : mtu;
+    for (const cni::Route &route : routes) {
+        const bool is_own = std::ranges::find(config.routes, route) != config.routes.end();
+        const std::string named = (is_own ? "routes: " : "the lease's route ") + to_string(route.destination);
+        const auto code = is_own ? ErrorCode::invalid_network_config : ErrorCode::ipam;
+        const std::string place = is_own ? "\"routes\"" : "\"routes\" of \"ipam\", or of the plugin before";
+        if (route.mtu.value_or(0) > mtu)
+            return Error{code,
+                         named + " has mtu " + std::to_string(*route.mtu) + ", and the pod's interface has " +
+                             std::to_string(mtu) + ": larger packets would be lost",
+                         "lower it in " + place + ", or raise the key \"mtu\""};
+        if (route.advmss.value_or(0) > cni::kLargestMss)
+            return Error{code,
+                         named + " has advmss " + std::to_string(*route.advmss) + ", at most " +
+                             std::to_string(cni::kLargestMss) + " is possible",
+                         "lower it in " + place};
+    }
+    return {};
+}
+
 } // namespace podlane

@@ -56,8 +56,10 @@ Result<Route> read_route(const Node &node) {
     return route;
 }
 
-// The kernel accepts a smaller one, and then cannot send by the route.
+// The kernel accepts a smaller one, and then cannot send by the route. That the interface's is smaller, the plan knows.
 Result<void> check_route_mtu(const Node &node, const Route &route) {
+    if (route.advmss.value_or(0) > kLargestMss) // the kernel would lower it silently
+        return node.at_any_case("advmss").wrong("at most " + std::to_string(kLargestMss));
     const bool ipv4 = is_ipv4(route.destination.addr);
     const std::uint32_t least = ipv4 ? 68 : 1280; // RFC 791, RFC 8200
     if (!route.mtu || *route.mtu >= least)

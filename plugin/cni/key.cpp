@@ -145,7 +145,8 @@ constexpr auto kKeys = std::to_array<Key>({
     {"routes", top, "list of routes", "none",
      "routes of the pod, added to those of the IPAM result. Each has `dst` and optionally `gw` `mtu` `advmss` "
      "`priority` `table`, as in a CNI result (`scope` is accepted and has no effect: every next hop is the host-side "
-     "veth). Routes of an address family that the pod has no address in are dropped",
+     "veth). An `mtu` above the interface's is an error, unless the pod has lowered that. Routes of an address family "
+     "that the pod has no address in are dropped",
      read_route_list},
     {"defaultRoute", top, "true, false", "as needed",
      "a default route for each address family of the pod. `true`: unless the IPAM result or `routes` has one. `false`: "

@@ -101,6 +101,8 @@ struct Address {
     bool operator==(const Address &) const = default;
 };
 
+inline constexpr std::uint32_t kLargestMss = 65495; // of IPv4: 65535 without the headers of IP and TCP
+
 struct Route {
     Prefix destination;
     std::optional<ip_addr> gateway{};

@@ -24,7 +24,9 @@ TEST_F(MistakenConfigTest, IsRefusedByAddAndNotByDel) {
              {{{"uplinks", {"up0123456789abcd"}}}, {"uplinks[0] is \"up0123456789abcd\"", "at most 15 characters"}},
              {{{"uplinks", {"default"}}}, {"uplinks[0] is \"default\"", "eth0"}},
              {{{"routes", {{{"dst", "192.0.2.0/24"}, {"mtu", 67}}}}}, {"routes[0].mtu is 67", "at least 68"}},
-             {{{"routes", {{{"dst", "2001:db8:7::/48"}, {"mtu", 1279}}}}}, {"routes[0].mtu is 1279", "least 1280"}}}) {
+             {{{"routes", {{{"dst", "2001:db8:7::/48"}, {"mtu", 1279}}}}}, {"routes[0].mtu is 1279", "least 1280"}},
+             {{{"routes", {{{"dst", "192.0.2.0/24"}, {"mtu", 9000}}}}},
+              {"routes: 192.0.2.0/24 has mtu 9000", "1500"}}}) {
         SCOPED_TRACE(keys.dump());
         const auto container = node_.container();
         EXPECT_THAT(add(*container, keys), fails_with(7, says));

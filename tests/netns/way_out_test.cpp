@@ -47,6 +47,7 @@ TEST_F(WayOutTest, OfALeaseThatNoPodCanHave) {
 
 TEST_F(WayOutTest, OfRoutesThatLeadNowhere) {
     expect_refused(with_route({{"dst", "192.0.2.0/24"}, {"mtu", 10}}), 103, "has mtu 10, at least 68 are needed");
+    expect_refused(with_route({{"dst", "192.0.2.0/24"}, {"mtu", 1501}}), 103, "has mtu 1501, and the pod's interface");
     EXPECT_THAT(add_with(with_route({{"dst", "192.0.2.0/24"}, {"mtu", 68}})), succeeds());
 }
 

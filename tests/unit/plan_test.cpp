@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // From request and lease to what is to be made, and what a configuration asks of the programs.
 #include "plugin/plan.hpp"
+#include "plugin/plan_addresses.hpp"
 
 #include "loader/net/address.hpp"
 #include "tests/harness/test.hpp"
@@ -209,6 +210,50 @@ TEST(PlanMtu, IsThatOfTheConfigurationElseOfTheUplink) {
     EXPECT_THAT(refusal(request, lease_of({"2001:db8:1::2/64"})).message, HasSubstr("mtu 1279 is too small"));
     request.config.mtu = 1280;
     EXPECT_EQ(plan_of(request, lease_of({"2001:db8:1::2/64"})).mtu, 1280U);
+}
+
+TEST(PlanMtu, OfARouteIsAtMostTheInterfaces) {
+    cni::Request request = request_of();
+    const auto refused = [&](const cni::Route &route, std::uint32_t mtu) {
+        const auto checked = check_new_routes(request.config, {{.destination = prefix("203.0.113.0/24")}, route}, mtu);
+        return checked ? Error{} : checked.error();
+    };
+    cni::Route route{.destination = prefix("198.51.100.0/24"), .mtu = 1500, .advmss = 65495};
+    EXPECT_EQ(refused(route, 1500).message, "");
+    EXPECT_EQ(refused({.destination = route.destination, .mtu = 0}, 1500).message, "");
+    EXPECT_EQ(refused(route, 0).message, "") << "a node without a default route";
+    for (const std::uint32_t mtu : {1501U, 9000U, 70000U}) {
+        route.mtu = mtu;
+        EXPECT_EQ(refused(route, 0).message, refused(route, 1500).message);
+        EXPECT_EQ(refused(route, 1500).code, ErrorCode::ipam);
+        EXPECT_EQ(refused(route, 1500).message, "the lease's route 198.51.100.0/24 has mtu " + std::to_string(mtu) +
+                                                    ", and the pod's interface has 1500: larger packets would be lost");
+    }
+    request.config.routes = {route};
+    EXPECT_EQ(refused(route, 9000).code, ErrorCode::invalid_network_config);
+    EXPECT_EQ(refused(route, 9000).message.substr(0, 39), "routes: 198.51.100.0/24 has mtu 70000, ");
+    EXPECT_EQ(refused(route, 9000).hint, "lower it in \"routes\", or raise the key \"mtu\"");
+    EXPECT_EQ(refused({.destination = route.destination, .advmss = 65496}, 1500).message,
+              "the lease's route 198.51.100.0/24 has advmss 65496, at most 65495 is possible");
+}
+
+TEST(PlanMtu, OfARouteIsLoweredWithTheInterfacesByThePod) {
+    cni::Request request = request_of();
+    request.config.routes = {{.destination = prefix("198.51.100.0/24"), .mtu = 1450},
+                             {.destination = prefix("203.0.113.0/24"), .mtu = 1300},
+                             {.destination = prefix("192.0.2.0/24")}};
+    const auto mtus = [&] {
+        const Plan plan = plan_of(request, lease_of({"198.18.1.2/24"}));
+        std::vector<std::uint32_t> all;
+        for (const net::RouteSpec &one : plan.pod_routes)
+            if (one.destination.length == 24 && one.destination != prefix("198.18.1.0/24"))
+                all.push_back(one.mtu.value_or(0));
+        return all;
+    };
+    EXPECT_THAT(mtus(), ElementsAre(1450, 1300, 0));
+    request.config.pod_mtu = 1400;
+    EXPECT_THAT(mtus(), ElementsAre(1400, 1300, 0));
+    EXPECT_EQ(plan_of(request, lease_of({"198.18.1.2/24"}), 0).mtu, 1400U) << "a node without a default route";
 }
 
 TEST(PlanMacs, StayAsTheyAreUnlessOneIsRequested) {

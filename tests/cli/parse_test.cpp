@@ -80,6 +80,10 @@ TEST(Parse, refuses_what_does_not_belong_together) {
     EXPECT_EQ(parse_words({"endpoint", "--pod"}).error().message, "option --pod needs a value: NAME");
     EXPECT_EQ(parse_words({"endpoint", "--pod="}).error().message, "option --pod has an empty value");
     EXPECT_EQ(parse_words({"endpoint", "--json=1"}).error().message, "option --json takes no value");
+    for (const std::vector<std::string_view> &words : {std::vector<std::string_view>{"endpoint", "-p", "x", "--pod=y"},
+                                                       {"--pod", "x", "endpoint", "list", "--pod", "x"}})
+        EXPECT_EQ(parse(words).error().message, "option --pod is given twice");
+    EXPECT_TRUE(parse_words({"endpoint", "--json", "-j"})) << "a switch says the same again";
     EXPECT_EQ(parse_words({"endpoint", "-jn"}).error().message, "unknown option -jn");
     EXPECT_EQ(parse_words({"endpoint", "-x"}).error().message, "unknown option -x");
 }

@@ -88,7 +88,10 @@ Result<std::vector<std::string_view>> take_options(std::span<const std::string_v
         }
         if (!option->value.empty() && value.empty())
             return usage_error("option --" + std::string(option->name) + " has an empty value");
-        call.values[static_cast<std::size_t>(option->id)] = std::move(value);
+        auto &given = call.values[static_cast<std::size_t>(option->id)];
+        if (given && !option->value.empty())
+            return usage_error("option --" + std::string(option->name) + " is given twice", "leave one of the two");
+        given = std::move(value);
     }
     return rest;
 }

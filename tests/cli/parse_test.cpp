@@ -140,13 +140,13 @@ TEST(Table, has_no_letter_and_no_name_twice) {
 }
 
 // The text on stderr.
-std::string usage_error_of(const std::vector<std::string_view> &words) {
+std::string error_of(const std::vector<std::string_view> &words, int code = 1) {
     char *out = nullptr, *err = nullptr;
     std::size_t out_size = 0, err_size = 0;
     World world;
     world.out = open_memstream(&out, &out_size);
     world.err = open_memstream(&err, &err_size);
-    EXPECT_EQ(run(words, world), 2);
+    EXPECT_EQ(run(words, world), code);
     std::fclose(world.out);
     std::fclose(world.err);
     EXPECT_STREQ(out, "");
@@ -155,6 +155,8 @@ std::string usage_error_of(const std::vector<std::string_view> &words) {
     std::free(err);
     return said;
 }
+
+std::string usage_error_of(const std::vector<std::string_view> &words) { return error_of(words, 2); }
 
 TEST(Run, usage_errors_exit_with_2_and_say_so_on_stderr_only) {
     EXPECT_EQ(usage_error_of({"endpoint", "list", "--address", "192.0.2.256"}),
@@ -166,6 +168,28 @@ TEST(Run, a_relative_directory_of_pins_is_a_usage_error) {
     for (const std::string_view noun : {"status", "endpoint", "repair", "install"})
         EXPECT_EQ(usage_error_of({noun, "--bpffs", "rel"}),
                   "podlanectl: --bpffs \"rel\" is not an absolute path\nhint: as in /sys/fs/bpf/podlane\n");
+}
+
+// Of any command that has the option, not of those alone that need the directory.
+TEST(Run, a_relative_directory_is_a_usage_error) {
+    for (const std::string_view noun : {"doctor", "gc", "lease", "endpoint", "group", "metrics"})
+        EXPECT_EQ(usage_error_of({noun, "--state-dir", "rel"}),
+                  "podlanectl: --state-dir \"rel\" is not an absolute path\nhint: as in /var/lib/podlane\n");
+    for (const std::string_view noun : {"doctor", "load", "install"})
+        EXPECT_EQ(usage_error_of({noun, "--conf-dir", "./rel"}),
+                  "podlanectl: --conf-dir \"./rel\" is not an absolute path\nhint: as in /etc/cni/net.d\n");
+}
+
+TEST(Run, a_directory_that_is_not_there_is_named_with_its_option) {
+    const std::string state_hint =
+        "hint: name that of the key \"stateDir\" in the configuration of the pods' network\n";
+    for (const std::string_view noun : {"doctor", "gc", "lease", "endpoint"})
+        for (const std::string_view directory : {"/nowhere/podlane", "/etc/passwd"})
+            EXPECT_EQ(error_of({noun, "--state-dir", directory}),
+                      "podlanectl: --state-dir: there is no directory " + std::string(directory) + "\n" + state_hint);
+    for (const std::string_view noun : {"doctor", "load"})
+        EXPECT_EQ(error_of({noun, "--conf-dir", "/nowhere"}), "podlanectl: --conf-dir: there is no directory /nowhere\n"
+                                                              "hint: correct --conf-dir, or leave it out\n");
 }
 
 TEST(Run, an_ipv4_address_in_the_form_of_ipv6_is_a_usage_error_with_the_way_out) {

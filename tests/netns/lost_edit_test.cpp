@@ -327,6 +327,7 @@ TEST_F(EditedStateTest, CheckFindsTheGroupsInTheDefaultDirectory) {
     ASSERT_EQ(added.rc, 0) << added.err;
     EXPECT_THAT(check(made, keys), succeeds());
     EXPECT_THAT(check(made, edited), succeeds());
+    std::filesystem::create_directories(node_.dir() + "/state");
     const Output seen = node_.podlanectl("doctor --state-dir " + node_.dir() + "/state");
     EXPECT_THAT(seen.out, testing::Not(HasSubstr("its record")));
     EXPECT_THAT(del(*made.container, edited), succeeds());

@@ -39,6 +39,7 @@ int main(int argc, char **argv) {
     if (!option.empty())
         words.insert(words.begin(), option); // behind "--" it would be no option
     podlane::ctl::World world = podlane::ctl::real_world();
+    world.has_configured_state_dir = !option.empty();
     world.cleaned_rcu = podlane::ExpeditedRcu::clean_up();
     world.may_write = &may_write;
     return podlane::ctl::run(words, world);

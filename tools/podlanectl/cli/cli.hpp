@@ -124,7 +124,7 @@ struct Command {
     Result<int> (*run)(const Call &call, World &world);
     bool writes = false;   // its verb cannot be abbreviated, and the pins must be of this network namespace
     Argument more{};       // what may be repeated after the argument
-    bool anywhere = false; // in any network namespace, though it writes
+    bool anywhere = false; // in any network namespace, though it writes, and with directories that are not there
 };
 
 // A noun and what can be done with it; the first command is the default one.

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -102,8 +103,37 @@ Result<void> refuse_relative_root(const Call &call, const World &world) {
                        "as in " PODLANE_ROOT);
 }
 
+// Of an option: a relative one would be another directory for each place that it is called from. The default ones, and
+// those of the runtime's networks, may be missing: before the first ADD.
+struct Directory {
+    Opt option;
+    const char *name, *example, *remedy;
+};
+constexpr std::array<Directory, 2> kDirectories = {{
+    {Opt::state_dir, "--state-dir", "/var/lib/podlane",
+     "name that of the key \"stateDir\" in the configuration of the pods' network"},
+    {Opt::conf_dir, "--conf-dir", "/etc/cni/net.d", "correct --conf-dir, or leave it out"},
+}};
+
+Result<void> check_directories(const Call &call, const World &world) {
+    for (const Directory &one : kDirectories) {
+        const auto &given = call.value(one.option);
+        if (!given)
+            continue;
+        if (!given->starts_with('/'))
+            return usage_error(std::string(one.name) + " \"" + *given + "\" is not an absolute path",
+                               std::string("as in ") + one.example);
+        const bool may_be_missing =
+            call.command->anywhere || (one.option == Opt::state_dir && world.has_configured_state_dir);
+        if (!may_be_missing && !TRY(exists(*given + "/.", ErrorCode::io_failure)))
+            return Error{ErrorCode::missing, std::string(one.name) + ": there is no directory " + *given, one.remedy};
+    }
+    return {};
+}
+
 Result<int> run_command(const Call &call, World &world) {
     TRY(refuse_relative_root(call, world));
+    TRY(check_directories(call, world));
     if (world.may_write && ((call.command->writes && !call.command->anywhere) || call.has(Opt::fix)))
         TRY(world.may_write(world.bpffs));
     return call.has(Opt::watch) ? run_again(call, world) : call.command->run(call, world);

@@ -38,6 +38,7 @@ struct World {
     std::string bpffs{};                                              // root of the pins
     std::function<Result<void>(const std::string &root)> may_write{}; // called before a verb that writes
     bool json = false;
+    bool has_configured_state_dir = false; // --state-dir is that of the runtime's networks, not of the command line
     bool cleaned_rcu = false; // a killed call had left expedited RCU switched on for the kernel; it is off now
     std::uint64_t realtime_ns = 0;
     std::uint64_t monotonic_ns = 0;

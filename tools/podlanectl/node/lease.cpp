@@ -63,18 +63,11 @@ Result<LeaseRow> row_of(AttachmentRecord record) {
     return row;
 }
 
-// The default one is missing before the first ADD.
-Result<std::string> state_directory(const Call &call) {
-    const auto &given = call.value(Opt::state_dir);
-    if (given && !TRY(exists(*given + "/.")))
-        return Error{ErrorCode::missing, "--state-dir: there is no directory " + *given,
-                     "name that of the key \"stateDir\" in the configuration of the pods' network"};
-    return given.value_or(kStateDirectory);
-}
+std::string state_directory(const Call &call) { return call.value(Opt::state_dir).value_or(kStateDirectory); }
 
 Result<std::vector<LeaseRow>> rows_of(const Call &call, const World &world) {
     const Selection selection = TRY(Selection::of(call));
-    const AttachmentRecords records(TRY(state_directory(call)), world.bpffs);
+    const AttachmentRecords records(state_directory(call), world.bpffs);
     Errors unread;
     std::vector<AttachmentRecord> leases = TRY(held_leases(records, unread));
     TRY(std::move(unread).result());
@@ -104,7 +97,7 @@ Result<int> list(const Call &call, World &world) {
     TRY(must_be_root());
     cni::Config config;
     config.bpffs = world.bpffs;
-    config.state_dir = TRY(state_directory(call));
+    config.state_dir = state_directory(call);
     release_all_expired_leases(config);
     const std::vector<LeaseRow> rows = TRY(rows_of(call, world));
     if (rows.empty() && !TRY(Selection::of(call)).selects_all())
@@ -117,7 +110,7 @@ Result<int> release(const Call &call, World &world) {
     TRY(must_be_root());
     if (TRY(Selection::of(call)).selects_all() && !call.has(Opt::all))
         return usage_error("lease release needs to know which", "name a pod, or write --all");
-    const std::string directory = TRY(state_directory(call));
+    const std::string directory = state_directory(call);
     const std::vector<LeaseRow> rows = TRY(rows_of(call, world));
     if (rows.empty() && !call.has(Opt::all))
         return no_such_lease();

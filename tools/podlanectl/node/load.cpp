@@ -71,9 +71,6 @@ Result<int> load(const Call &call, World &world) {
     if (geteuid() != 0)
         return Error{ErrorCode::bpf, "no permission to load programs", "run it as root: sudo podlanectl load", EPERM};
     const std::string directory = call.value(Opt::conf_dir).value_or(kConfDir);
-    std::error_code unread; // which files_in() reports
-    if (call.has(Opt::conf_dir) && fs::status(directory, unread).type() == fs::file_type::not_found)
-        return Error{ErrorCode::missing, directory + " does not exist", "correct --conf-dir, or leave it out"};
     const Network network = call.argument.empty() ? TRY(find_network(directory))
                                                   : TRY(read_network(call.argument, read_regular_file(call.argument)));
     if (!call.argument.empty() && network.file.empty())

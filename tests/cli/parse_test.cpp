@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The command line: abbreviations, options, errors with a suggestion, and help from the same table.
 #include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/node/install_options.hpp"
 #include "tests/harness/test.hpp"
 
 #include <regex>
@@ -201,6 +202,42 @@ TEST(Run, an_ipv4_address_in_the_form_of_ipv6_is_a_usage_error_with_the_way_out)
               "podlanectl: path show needs --source with an IP address" + hint);
     EXPECT_EQ(usage_error_of({"path", "show", "web-0", "--source", "198.51.100.1", "--destination", mapped}),
               "podlanectl: path show needs --destination with an IP address" + hint);
+}
+
+// Messages of what install reads before it looks at the node.
+std::string refusal_of_install(std::vector<std::string_view> options) {
+    options.insert(options.begin(), "install");
+    const auto call = parse(options);
+    const auto subnets = call ? subnets_in(*call) : Result<std::vector<std::string>>(call.error());
+    if (!subnets)
+        return subnets.error().message;
+    const auto keys = check_keys_option(*call);
+    return keys ? "" : keys.error().message;
+}
+
+TEST(Install, subnets_are_no_empty_items_and_do_not_overlap) {
+    const auto refusal = [](std::string_view subnets) { return refusal_of_install({"--subnets", subnets}); };
+    EXPECT_EQ(refusal("198.18.1.0/24,2001:db8:1::/64"), "");
+    EXPECT_EQ(refusal("198.18.1.0/24,198.18.2.0/24"), "") << "two addresses for each pod";
+    for (const std::string empty : {",198.18.1.0/24", "198.18.1.0/24,", "198.18.1.0/24,,198.18.2.0/24", ","})
+        EXPECT_EQ(refusal(empty), "--subnets \"" + empty + "\" has an empty item");
+    EXPECT_EQ(refusal("198.18.1.0/24,198.18.1.0/24"), "--subnets: 198.18.1.0/24 and 198.18.1.0/24 overlap");
+    EXPECT_EQ(refusal("2001:db8::/64,198.18.1.128/25,198.18.0.0/15"),
+              "--subnets: 198.18.1.128/25 and 198.18.0.0/15 overlap");
+}
+
+TEST(Install, a_key_is_set_once) {
+    const auto refusal = [](std::string_view keys, std::vector<std::string_view> options) {
+        options.insert(options.end(), {"--keys", keys});
+        return refusal_of_install(std::move(options));
+    };
+    EXPECT_EQ(refusal(R"({"mtu": 1400})", {"--fast-path", "off"}), "");
+    EXPECT_EQ(refusal(R"({"ipam": {"type": "whereabouts"}})", {"--subnets", "198.18.1.0/24"}), "");
+    EXPECT_EQ(refusal(R"({"mtu": 1400})", {"--mtu", "1300"}), "--keys and --mtu both set \"mtu\"");
+    EXPECT_EQ(refusal(R"({"log": {"level": "debug"}})", {"--log-file", "/var/log/podlane.log"}),
+              "--keys and --log-file both set \"log\"");
+    EXPECT_EQ(refusal(R"({"IPMasq": true})", {"--no-masquerade"}), "--keys and --no-masquerade both set \"ipMasq\"");
+    EXPECT_EQ(refusal(R"({"mtu": 1400, "mtu": 1300})", {}), "--keys has \"mtu\" twice");
 }
 
 } // namespace

@@ -11,6 +11,7 @@
 #include "plugin/cni/pod_ranges.hpp"
 #include "plugin/cni/request.hpp"
 #include "tools/podlanectl/cli/cli.hpp"
+#include "tools/podlanectl/node/install_options.hpp"
 #include "tools/podlanectl/node/installed.hpp"
 #include "tools/podlanectl/node/node_object.hpp"
 #include "tools/podlanectl/node/nouns.hpp"
@@ -32,15 +33,6 @@ using output::Object;
 using output::Value;
 
 constexpr const char *kFlannelSubnet = "/run/flannel/subnet.env";
-
-Result<std::vector<std::string>> prefixes(const Call &call, Opt option, std::string_view name) {
-    std::vector<std::string> all = split<std::string>(call.value(option).value_or(""), ",");
-    for (const std::string &one : all)
-        if (const auto prefix = parse_prefix(one); !prefix || one.find('/') == std::string::npos)
-            return usage_error("--" + std::string(name) + " \"" + one + "\" is not a prefix",
-                               "write 198.18.1.0/24, separated by commas", prefix ? Error{} : prefix.error());
-    return all;
-}
 
 // The facts about the node, each with its source.
 struct Ranges {
@@ -84,7 +76,7 @@ void warn_about_clusters(const Call &call, Ranges &ranges) {
 
 // Several of a family are fine. Packets to them are not masqueraded: with 0.0.0.0/0 none would be.
 Result<std::vector<std::string>> clusters_of(const Call &call) {
-    std::vector<std::string> clusters = TRY(prefixes(call, Opt::cluster_cidrs, "cluster-cidrs"));
+    std::vector<std::string> clusters = TRY(prefixes_in(call, Opt::cluster_cidrs, "cluster-cidrs"));
     for (const std::string &one : clusters)
         if (const auto checked = cni::checked_ranges({{"a range of --cluster-cidrs", one}}, "install"); !checked)
             return usage_error(checked.error().message,
@@ -96,7 +88,7 @@ Result<std::vector<std::string>> clusters_of(const Call &call) {
 
 Result<Ranges> ranges_of(const Call &call) {
     Ranges ranges;
-    ranges.subnets = TRY(prefixes(call, Opt::subnets, "subnets"));
+    ranges.subnets = TRY(subnets_in(call));
     ranges.clusters = TRY(clusters_of(call));
     if (const auto &file = call.value(Opt::from_node)) {
         if (!ranges.subnets.empty())
@@ -298,6 +290,7 @@ Result<Planned> plan(const Call &call, const std::string &conf_dir, bool with_po
     const std::string mode = call.value(Opt::mode).value_or("main");
     if (mode != "main" && mode != "chained")
         return usage_error("--mode \"" + mode + "\" is not main or chained");
+    TRY(check_keys_option(call));
     std::vector<ForeignNetwork> others = TRY(networks_in(conf_dir));
     std::erase_if(
         others, [](const ForeignNetwork &one) { return std::ranges::find(kConflists, one.file) != kConflists.end(); });

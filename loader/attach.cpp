@@ -4,6 +4,7 @@
 #include "loader/expedited_rcu.hpp"
 #include "loader/object.hpp"
 #include "loader/probe.hpp"
+#include "loader/net/link.hpp"
 #include "loader/net/qdisc.hpp"
 #include "maps/abi/names.h"
 #include "maps/fd.hpp"
@@ -38,9 +39,13 @@ Result<bool> has_ingress_qdisc(std::uint32_t ifindex) {
 bool is_ours(std::string_view program_name) { return program_name.starts_with(PODLANE_PROGRAM_PREFIX); }
 
 Error taken(std::uint32_t ifindex) {
-    return {ErrorCode::plugin_not_available, "interface " + std::to_string(ifindex) +
-                                                 " has a foreign qdisc `ingress`, for example of the plugin "
-                                                 "\"bandwidth\", in the slot of clsact"};
+    const auto name = net::link_name(ifindex);
+    const std::string link = name && !name->empty() ? *name : std::to_string(ifindex);
+    return {ErrorCode::plugin_not_available,
+            "interface " + link +
+                " has a foreign qdisc `ingress`, for example of the plugin \"bandwidth\", in the slot of clsact",
+            "tc qdisc del dev " + link +
+                " ingress, then podlanectl repair; podlane enforces the limits of the plugin \"bandwidth\" itself"};
 }
 
 bool is_gone(int error) { return error == ENODEV || error == ENOENT || error == EINVAL; }
@@ -171,7 +176,7 @@ Result<void> attach_clsact(std::uint32_t ifindex, Hook hook, int program_fd) {
     tc.attach_point = static_cast<bpf_tc_attach_point>(BPF_TC_INGRESS | BPF_TC_EGRESS);
     if (const int failed = bpf_tc_hook_create(&tc); failed != 0 && failed != -EEXIST)
         return system_error(ErrorCode::bpf, "creating clsact on interface " + std::to_string(ifindex), -failed);
-    else if (failed == -EEXIST && hook == Hook::ingress && TRY(has_ingress_qdisc(ifindex)))
+    else if (failed == -EEXIST && TRY(has_ingress_qdisc(ifindex)))
         return taken(ifindex); // it would accept a filter for either direction and run both on incoming packets
     tc = tc_hook(ifindex, hook);
     bpf_tc_opts options = tc_options();
@@ -270,8 +275,11 @@ Result<HookKind> usable_kind(std::uint32_t ifindex, HookKind wanted) {
         return HookKind::tcx;
     Error error = taken(ifindex);
     error.message += ", and this kernel has no tcx (Linux 6.6 or newer has it)";
-    error.hint = "remove that qdisc; podlane enforces the limits of the plugin \"bandwidth\" itself";
     return error;
+}
+
+Result<void> check_slot(std::uint32_t ifindex, HookKind kind) {
+    return kind == HookKind::clsact && TRY(has_ingress_qdisc(ifindex)) ? Result<void>(taken(ifindex)) : Result<void>{};
 }
 
 Result<void> attach(std::uint32_t ifindex, Hook hook, HookKind kind, int program_fd) {

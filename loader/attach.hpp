@@ -44,6 +44,10 @@ HookKind preferred_kind();
 // kernel has no tcx either.
 Result<HookKind> usable_kind(std::uint32_t ifindex, HookKind wanted);
 
+// Whether attach() can work by this kind: an error, with its remedy, if a foreign `ingress` qdisc occupies the clsact
+// slot.
+Result<void> check_slot(std::uint32_t ifindex, HookKind kind);
+
 // Attaches `program_fd` to the hook and detaches any other program of Podlane's from it, of either kind. Foreign
 // programs and qdiscs stay. Repeating it changes nothing.
 Result<void> attach(std::uint32_t ifindex, Hook hook, HookKind kind, int program_fd);

@@ -117,5 +117,30 @@ TEST(Passes, AnErrorIsNoPass) {
     EXPECT_EQ(result.error().message, "ENOBUFS");
 }
 
+// "host-route a: yes", in their order.
+std::vector<std::string> merged(std::vector<Row> before, std::vector<Row> now) {
+    merge(before, saw(std::move(now)));
+    std::vector<std::string> words;
+    for (const Row &row : before)
+        words.push_back(std::string(row.check->name) + " " + row.pod + ": " + row.fixed);
+    return words;
+}
+Row after(Row row, const std::string &fixed) {
+    row.fixed = fixed;
+    return row;
+}
+
+TEST(Passes, WhatIsNotFoundAgainIsFixed) {
+    const Row failed = after(found(kProgram, "a"), "no: refused");
+    EXPECT_THAT(merged({after(found(kProgram, "a"), "yes")}, {}), ElementsAre("program a: yes"));
+    EXPECT_THAT(merged({failed}, {}), ElementsAre("program a: yes")) << "by another repair";
+    EXPECT_THAT(merged({failed}, {found(kProgram, "b")}), ElementsAre("program a: yes", "program b: "));
+    EXPECT_THAT(merged({failed}, {found(kProgram, "a", "is another one")}),
+                ElementsAre("program a: no: refused", "program a: "))
+        << "its repair failed, and the check still finds something";
+    EXPECT_THAT(merged({after(found(kProgram, "a"), "yes")}, {found(kProgram, "a")}),
+                ElementsAre("program a: no: it was found again"));
+}
+
 } // namespace
 } // namespace podlane::ctl::doctor

@@ -2,7 +2,7 @@
 // Programs on the hooks: exactly one of Podlane on each, by tcx and by clsact, beside those of others, whatever was
 // there.
 #include "tests/harness/bpf.hpp"
-#include "tests/netns/verbs.hpp"
+#include "tests/netns/ctl.hpp"
 
 #include "loader/object.hpp"
 
@@ -193,6 +193,34 @@ TEST_P(AttachTest, CheckNamesASecondProgramOfPodlaneAndAnotherOne) {
     }
     EXPECT_THAT(check(made, attach_key()),
                 fails_with(105, {"2 programs of Podlane are on ingress of " + made.host_ifname}));
+}
+
+// Another program has replaced clsact by a qdisc that runs the filters of both directions on incoming packets.
+TEST_F(CtlTest, RepairAttachesNothingToAForeignIngressQdisc) {
+    const Pod made = make({{"attach", "clsact"}});
+    on_node("tc qdisc del dev " + made.host_ifname + " clsact");
+    on_node("tc qdisc add dev " + made.host_ifname + " ingress");
+    const std::string remedy = "tc qdisc del dev " + made.host_ifname + " ingress, then podlanectl repair";
+    const auto of_programs = [](const Json &all) {
+        std::vector<Json> found;
+        std::ranges::copy_if(all, std::back_inserter(found),
+                             [](const Json &one) { return one.at("check") == "program"; });
+        return found;
+    };
+    for (const char *command : {"doctor", "repair"}) {
+        SCOPED_TRACE(command);
+        const auto found = of_programs(ctl_json(command));
+        EXPECT_EQ(found.size(), 2U);
+        for (const Json &one : found) {
+            EXPECT_NE(one.at("fixed"), true) << one;
+            EXPECT_THAT(one.at("remedy").get<std::string>(), HasSubstr(remedy));
+        }
+        EXPECT_THAT(programs(made.ifindex, Hook::ingress), testing::IsEmpty());
+        EXPECT_THAT(programs(made.ifindex, Hook::egress), testing::IsEmpty());
+    }
+    on_node("tc qdisc del dev " + made.host_ifname + " ingress");
+    EXPECT_THAT(ctl("repair"), prints(0));
+    EXPECT_THAT(check(made, {{"attach", "clsact"}}), succeeds());
 }
 
 } // namespace

@@ -65,23 +65,6 @@ bool repair(Examined &examined) {
     return any;
 }
 
-// A finding that is not found again is fixed, by its own repair or by another one; not if a check failed that would
-// have found it.
-void merge(std::vector<Row> &before, Examined now) {
-    for (Row &row : now.rows)
-        for (const Row &old : before)
-            if (old.is_fixed() && is_same(old, row))
-                row.fixed = "no: it was found again";
-    std::erase_if(before, [&](const Row &old) {
-        return old.finding.is_unchecked ||
-               std::ranges::any_of(now.rows, [&](const Row &row) { return is_same(old, row); });
-    });
-    for (Row &old : before)
-        if (!hides(now, old))
-            old.fixed = "yes";
-    std::ranges::move(now.rows, std::back_inserter(before));
-}
-
 // A repair can uncover other findings: without its pins nothing is known of an endpoint. The first findings stay in
 // the report.
 Result<Examined> examine_and_repair(const Scope &scope, const World &world) {

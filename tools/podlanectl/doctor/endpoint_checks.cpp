@@ -217,11 +217,14 @@ Result<void> look_at_programs(const EndpointView &e, Findings &findings) {
         if (checked)
             continue;
         const HookKind kind = hook_kind_of(e.record.attach);
-        report(findings, std::move(checked).error().message,
-               [root, planned, kind, ifindex = e.record.ifindex]() -> Result<void> {
-                   const Fd program = TRY(open_program(root, planned.name));
-                   return attach(ifindex, planned.hook, kind, program.get());
-               });
+        const auto slot = check_slot(e.record.ifindex, kind);
+        report(
+            findings, std::move(checked).error().message,
+            [root, planned, kind, ifindex = e.record.ifindex]() -> Result<void> {
+                const Fd program = TRY(open_program(root, planned.name));
+                return attach(ifindex, planned.hook, kind, program.get());
+            },
+            slot ? "" : slot.error().hint);
     }
     return {};
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string_view>
@@ -89,6 +90,26 @@ bool hides(const Examined &examined, const Row &row) {
     return examined.is_partial || std::ranges::any_of(examined.rows, [&](const Row &other) {
                return other.pod == row.pod && (is_plan || (other.is_wrong() && other.finding.is_unchecked));
            });
+}
+
+void merge(std::vector<Row> &before, Examined now) {
+    for (Row &row : now.rows)
+        for (const Row &old : before)
+            if (old.is_fixed() && is_same(old, row))
+                row.fixed = "no: it was found again";
+    std::erase_if(before, [&](const Row &old) {
+        return old.finding.is_unchecked ||
+               std::ranges::any_of(now.rows, [&](const Row &row) { return is_same(old, row); });
+    });
+    const auto is_replaced = [&](const Row &old) {
+        return !old.pod.empty() && old.has_failed() && std::ranges::any_of(now.rows, [&](const Row &row) {
+            return row.pod == old.pod && row.check == old.check;
+        });
+    };
+    for (Row &old : before)
+        if (!hides(now, old) && !is_replaced(old))
+            old.fixed = "yes";
+    std::ranges::move(now.rows, std::back_inserter(before));
 }
 
 Result<Examined> examine_in_passes(const std::function<Result<Examined>(bool only_settled)> &look) {

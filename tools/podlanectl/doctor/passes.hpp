@@ -20,6 +20,7 @@ struct Row {
 
     [[nodiscard]] bool is_wrong() const { return check->severity == Severity::wrong; }
     [[nodiscard]] bool is_fixed() const { return fixed == "yes"; }
+    [[nodiscard]] bool has_failed() const { return !fixed.empty() && !is_fixed(); } // its repair
     [[nodiscard]] std::string remedy() const;
 };
 
@@ -35,6 +36,11 @@ bool is_same(const Row &a, const Row &b);
 
 // Whether these findings could not have the row, because a check failed.
 bool hides(const Examined &examined, const Row &row);
+
+// Adds what was found after repairs. A finding that is not found again is fixed, by its own repair or by another one;
+// not if a check failed that would have found it, nor if its repair failed and the check has another finding of the
+// endpoint in its place.
+void merge(std::vector<Row> &before, Examined now);
 
 // Looks until each wrong row is found twice, or another pass looked and did not find it: for a moment each ADD and DEL
 // leaves the node in a state that none is to stay in. A pass that could not see where the row is says nothing about it;

@@ -6,6 +6,7 @@
 #include "loader/pins.hpp"
 #include "maps/file.hpp"
 #include "maps/map.hpp"
+#include "maps/map_name.hpp"
 #include "maps/tables.hpp"
 
 #include <sys/stat.h>
@@ -34,11 +35,12 @@ Result<bool> is_wrong(const std::string &path, const IsRight &is_right) {
 }
 
 IsRight is_as_planned(const PlannedMap &planned) {
-    return [facts = planned.facts](const Fd &pin) -> Result<bool> {
+    return [name = planned.name, facts = planned.facts](const Fd &pin) -> Result<bool> {
         if (!TRY(detail::is_map(pin)))
             return false;
         const MapFacts there = TRY(map_facts(pin.get()));
-        return there.type == facts.type && there.key_size == facts.key_size && there.value_size == facts.value_size;
+        return there.type == facts.type && there.key_size == facts.key_size && there.value_size == facts.value_size &&
+               is_name_of(TRY(map_name(pin.get())), name);
     };
 }
 

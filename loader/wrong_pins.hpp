@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Pins that are not what this version pins by their names: a directory, a program in a map's place, a map of another
-// type or layout. Other programs make them; no version of Podlane works beside them.
+// type, layout or name. Other programs make them; no version of Podlane works beside them.
 #pragma once
 
 #include "maps/result.hpp"

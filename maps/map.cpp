@@ -4,6 +4,7 @@
 #include "abi/names.h"
 #include "few_cpus.hpp"
 #include "file.hpp"
+#include "map_name.hpp"
 
 #include <bpf/libbpf.h>
 #include <sched.h>
@@ -99,6 +100,9 @@ Result<Fd> open_map(const std::string &path, std::uint32_t key_size, std::uint32
                          " and " + std::to_string(value_size),
                      std::string(kReplaces) + "; or use the build of Podlane that created it"};
     }
+    const std::string name = TRY(map_name(fd.get()));
+    if (!is_name_of(name, std::string_view(path).substr(path.rfind('/') + 1)))
+        return Error{ErrorCode::bpf, "map " + path + " is another one, " + name, kReplaces};
     return fd;
 }
 

@@ -185,6 +185,25 @@ TEST_F(WrongPinOfRightSizesTest, IsNamedByDelAndReplacedByRepair) {
     EXPECT_EQ(everything(), before);
 }
 
+// By which a network's group CIDRs would become addresses that its pods may send from.
+TEST_F(WrongPinOfRightSizesTest, OfAnotherMapIsRefusedByAddAndReplacedByRepair) {
+    const std::string path = pin_path(node_.bpffs(), PODLANE_MAP_GROUP_CIDRS);
+    const Pod made = make();
+    const Fd own(bpf_obj_get(path.c_str()));
+    const std::uint32_t own_id = require(map_facts(own.get())).id;
+    fs::remove(path);
+    const Fd sources(bpf_obj_get(pin_path(node_.bpffs(), PODLANE_MAP_SOURCES).c_str()));
+    ASSERT_EQ(bpf_obj_pin(sources.get(), path.c_str()), 0);
+    const Reply reply = add(*node_.container());
+    EXPECT_THAT(reply, fails_with(101, {path, PODLANE_MAP_SOURCES}));
+    EXPECT_THAT(reply.details(), HasSubstr("podlanectl repair"));
+    EXPECT_THAT(ctl("doctor"), prints(1, {path + " is not Podlane's"}));
+    EXPECT_THAT(ctl("repair"), prints(0));
+    EXPECT_EQ(require(map_facts(Fd(bpf_obj_get(path.c_str())).get())).id, own_id) << "the one that programs work on";
+    EXPECT_THAT(ctl("doctor"), prints(0));
+    EXPECT_THAT(check(made), succeeds());
+}
+
 using UnlistedPinsTest = CtlTest;
 
 TEST_F(UnlistedPinsTest, AreNotTakenForMissing) {

@@ -139,6 +139,7 @@ void plan_host(const cni::Config &config, bool has_ipv4, Plan &plan) {
         plan.host_settings.push_back({{"net", "ipv6", "conf", plan.host_ifname, "disable_ipv6"}, "1"});
     if (!is_none(plan.link_local)) {
         const ip_addr own = link_local_from_mac(plan.host_mac);
+        plan.host_settings.push_back({{"net", "ipv6", "conf", plan.host_ifname, "disable_ipv6"}, "0"});
         plan.node_settings.push_back({{"net", "ipv6", "conf", "all", "forwarding"}, "1"});
         plan.host_addresses.push_back({{own, 128}, net::kNoDad | net::kNoPrefixRoute, net::kScopeLink});
         plan.host_routes.push_back({.destination = masked({own, 64}), .append = true});

@@ -70,5 +70,17 @@ TEST_P(PodIpv6, IsNotMissedByAPodWithoutIpv6) {
     EXPECT_THAT(ctl("doctor"), prints(0));
 }
 
+// As hardened nodes have it, whose pods use IPv6 all the same.
+TEST_F(CtlTest, APodHasIpv6WhereTheNodeSwitchesItOffForNewInterfaces) {
+    for (const char *of : {"default", "all"})
+        set_sysctl(node_.ns(), std::string("net.ipv6.conf.") + of + ".disable_ipv6", "1");
+    const Pod made = make();
+    EXPECT_EQ(sysctl(node_.ns(), "net.ipv6.conf." + made.host_ifname + ".disable_ipv6"), "0");
+    EXPECT_EQ(run(node_.ns(), {"ping", "-c1", "-W2", made.text6()}).rc, 0);
+    EXPECT_TRUE(ping(made.container->ns(), std::string(kGateway6) + "%eth0"));
+    EXPECT_THAT(check(made), succeeds());
+    EXPECT_THAT(del(*made.container), succeeds());
+}
+
 } // namespace
 } // namespace podlane::test

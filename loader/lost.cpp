@@ -18,6 +18,22 @@ Result<bool> is_known(const Endpoints *endpoints, const std::string &container_i
     return TRY(endpoints->find(TRY(make_endpoint_key(container_id, ifname)))).has_value();
 }
 
+Result<std::vector<AttachmentRecord>> unknown_to_maps(std::vector<AttachmentRecord> records, bool living,
+                                                      const Endpoints *endpoints, net::Netlink &host, Errors &unknown) {
+    const ThisNode node = TRY(ThisNode::now());
+    std::vector<AttachmentRecord> found;
+    for (AttachmentRecord &record : records) {
+        if (!record.entry || !node.has_made(record) || TRY(is_known(endpoints, record.container_id, record.ifname)))
+            continue;
+        auto lives = is_living(record, host);
+        if (!lives)
+            unknown.add(std::move(lives).error().context("container " + record.container_id + ", " + record.ifname));
+        else if (*lives == living)
+            found.push_back(std::move(record));
+    }
+    return found;
+}
+
 } // namespace
 
 Result<bool> is_living(const AttachmentRecord &record, net::Netlink &host) {
@@ -33,18 +49,13 @@ Result<bool> is_living(const AttachmentRecord &record, net::Netlink &host) {
 Result<std::vector<AttachmentRecord>> lost_attachments(std::vector<AttachmentRecord> records,
                                                        const Endpoints *endpoints, net::Netlink &host,
                                                        Errors &unknown) {
-    const ThisNode node = TRY(ThisNode::now());
-    std::vector<AttachmentRecord> lost;
-    for (AttachmentRecord &record : records) {
-        if (!record.entry || !node.has_made(record) || TRY(is_known(endpoints, record.container_id, record.ifname)))
-            continue;
-        auto living = is_living(record, host);
-        if (!living)
-            unknown.add(std::move(living).error().context("container " + record.container_id + ", " + record.ifname));
-        else if (*living)
-            lost.push_back(std::move(record));
-    }
-    return lost;
+    return unknown_to_maps(std::move(records), true, endpoints, host, unknown);
+}
+
+Result<std::vector<AttachmentRecord>> dead_attachments(std::vector<AttachmentRecord> records,
+                                                       const Endpoints *endpoints, net::Netlink &host,
+                                                       Errors &unknown) {
+    return unknown_to_maps(std::move(records), false, endpoints, host, unknown);
 }
 
 Result<std::vector<UnknownVeth>> unknown_veths(const std::string &state_directory, const Endpoints *endpoints,

@@ -20,6 +20,10 @@ Result<bool> is_living(const AttachmentRecord &record, net::Netlink &host);
 Result<std::vector<AttachmentRecord>> lost_attachments(std::vector<AttachmentRecord> records,
                                                        const Endpoints *endpoints, net::Netlink &host, Errors &unknown);
 
+// The same of those that live no more: they died after their entries had been lost.
+Result<std::vector<AttachmentRecord>> dead_attachments(std::vector<AttachmentRecord> records,
+                                                       const Endpoints *endpoints, net::Netlink &host, Errors &unknown);
+
 struct UnknownVeth {
     std::string name;
     std::string container_id;

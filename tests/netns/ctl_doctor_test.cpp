@@ -331,6 +331,28 @@ TEST_F(Doctor, OtherCommandsSendThere) {
     }
 }
 
+// Nothing of them is in the kernel but rules.
+TEST_F(Doctor, NamesPodsThatDiedAfterTheirMapsWereLost) {
+    const std::string runtime = " --bin-dir " + node_.plugins();
+    for (const bool all : {true, false}) {
+        SCOPED_TRACE(all);
+        const Pod made = make({{"ipMasq", true}});
+        if (all)
+            fs::remove_all(node_.bpffs());
+        else
+            fs::remove(pin_path(node_.bpffs(), PODLANE_MAP_ENDPOINTS));
+        EXPECT_TRUE(find(findings(), "check", "dead").is_null());
+        lose_namespace(made);
+        const Json found = find(findings(), "check", "dead");
+        ASSERT_TRUE(found.is_object());
+        EXPECT_THAT(found.at("remedy").get<std::string>(), HasSubstr("podlanectl gc"));
+        EXPECT_EQ(ctl("repair").rc, 1);
+        EXPECT_THAT(ctl("gc" + runtime), prints(0, {made.container->id().substr(0, 12)}));
+        EXPECT_THAT(findings(), testing::IsEmpty());
+        EXPECT_THAT(node_.run("nft list ruleset"), Not(HasSubstr(made.text4())));
+    }
+}
+
 // Root without a right, as in a container: what cannot be seen is not said to be wrong.
 TEST_F(Doctor, WithoutARightItSaysWhatItCouldNotSee) {
     for (const std::string missing : {"-net_admin", "-sys_admin,-bpf", "-sys_admin,-bpf,-net_admin,-perfmon",

@@ -57,6 +57,7 @@ class Doctor : public CtlTest {
     }
     [[nodiscard]] const std::string &host() const { return made_.host_ifname; }
     using CtlTest::ctl;
+    using CtlTest::lose_namespace;
     using CtlTest::make;
     using CtlTest::node_;
     using CtlTest::on_node;

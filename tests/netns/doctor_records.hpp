@@ -101,6 +101,12 @@ const std::vector<Fault> kRecordFaults = {
          require(records.write(record));
      },
      false},
+    {"DeadAfterLostMaps", "dead", "are on record in network pods: 1", false,
+     [](Doctor &d) {
+         const Pod made = d.make({{"ipMasq", true}});
+         fs::remove_all(d.node_.bpffs());
+         d.lose_namespace(made);
+     }},
     {"RecordEmpty", "torn-record", "the record of container dead, eth0 is torn", false,
      [](Doctor &d) {
          std::ofstream(AttachmentRecords(kStateDirectory, d.node_.bpffs()).directory() + "/dead:eth0").close();

@@ -13,6 +13,7 @@
 #include "tools/podlanectl/doctor/doctor.hpp"
 #include "tools/podlanectl/doctor/lease_checks.hpp"
 #include "tools/podlanectl/views/decode.hpp"
+#include "tools/podlanectl/views/namespaces.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -157,6 +158,30 @@ Result<void> look_for_dead(const NodeView &node, Findings &findings) {
     return {};
 }
 
+// As gc judges. Podlane keeps nothing of a container that died with its maps but what is on disk.
+Result<void> look_for_dead_of_this_boot(const NodeView &node, Findings &findings) {
+    if (node.other_version)
+        return {};
+    std::vector<AttachmentRecord> records = TRY(node.records);
+    std::erase_if(records, [&](const AttachmentRecord &one) { return one.root != node.world.bpffs; });
+    const auto endpoints = TRY(known_endpoints(node.world.bpffs));
+    Errors unknown, hidden;
+    const auto dead = TRY(dead_attachments(std::move(records), endpoints ? &*endpoints : nullptr, *node.host, unknown));
+    TRY(std::move(unknown).result());
+    if (dead.empty())
+        return {};
+    const auto namespaces = TRY(network_namespaces(hidden));
+    std::map<std::pair<std::string, std::string>, std::size_t> counts; // by network and place
+    for (const AttachmentRecord &one : dead)
+        if (!is_among(namespaces, *one.entry, one.netns_cookie) && shows_namespace_of(one, !hidden.none()) &&
+            !TRY(is_call_under_way(one)))
+            ++counts[{one.network, place_options(one)}];
+    for (const auto &[of, count] : counts)
+        report(findings, "containers that are gone are on record in network " + of.first + ": " + std::to_string(count),
+               {}, "podlanectl gc" + of.second);
+    return {};
+}
+
 Result<void> look_for_unfinished(const NodeView &node, Findings &findings) {
     const ThisNode self = TRY(ThisNode::now());
     for (const AttachmentRecord &one : TRY(node.records))
@@ -264,7 +289,7 @@ Result<void> look_at_settings_file(const NodeView &node, Findings &findings) {
     return {};
 }
 
-constexpr std::array<Check, 11> kRecordChecks = {{
+constexpr std::array<Check, 12> kRecordChecks = {{
     {"lost", Severity::wrong,
      "pins were deleted or the BPF file system was unmounted: its packets pass through programs that nothing updates, "
      "and no new pod reaches it on the fast path",
@@ -286,6 +311,10 @@ constexpr std::array<Check, 11> kRecordChecks = {{
      "the pods died with the node, and the runtime has sent neither their DELs nor a GC of the network, which may have "
      "been renamed: nobody else gets the addresses",
      "podlanectl gc", &look_for_dead},
+    {"dead", Severity::wrong,
+     "the containers died without a DEL after the maps had lost their entries: nobody else gets their addresses, and "
+     "their rules stay",
+     "podlanectl gc", &look_for_dead_of_this_boot},
     {"unfinished", Severity::notice,
      "the plugin was killed, or could not release what it had, and the runtime has sent no DEL since: nobody else gets "
      "the addresses",

@@ -223,5 +223,17 @@ TEST_F(CtlTest, RepairAttachesNothingToAForeignIngressQdisc) {
     EXPECT_THAT(check(made, {{"attach", "clsact"}}), succeeds());
 }
 
+// Podlane knows its filter by handle and priority, and removes no other one.
+TEST_F(CtlTest, DoctorNamesASecondFilterWithAProgramOfPodlane) {
+    const Pod made = make({{"attach", "clsact"}});
+    {
+        const Fd program = require(open_program(node_.bpffs(), PODLANE_PROGRAM_FROM_POD));
+        const auto inside = require(net::enter(node_.ns()));
+        attach_filter(program.get(), made.ifindex, Hook::ingress, 30);
+    }
+    const std::string filter = "ingress of " + made.host_ifname + " in a second filter, after Podlane's";
+    EXPECT_THAT(ctl("doctor"), prints(0, {"pl_from_pod", filter, "tc filter show dev " + made.host_ifname}));
+}
+
 } // namespace
 } // namespace podlane::test

@@ -121,11 +121,19 @@ Result<std::vector<ForeignProgram>> foreign_on(const NodeView &node, std::uint32
 Result<void> look_at_other_programs(const NodeView &node, Findings &findings) {
     for (const auto &[ifindex, name] : node.interfaces())
         for (const Hook hook : {Hook::ingress, Hook::egress})
-            for (const ForeignProgram &one : TRY(foreign_on(node, ifindex, hook)))
-                report(findings, one.name +
-                                     (one.program_id == 0 ? "" : " (id " + std::to_string(one.program_id) + ")") +
-                                     ", not Podlane's, is on " + std::string(word(hook)) + " of " + name +
-                                     (one.before_ours ? ", before" : ", after") + " Podlane's");
+            for (const ForeignProgram &one : TRY(foreign_on(node, ifindex, hook))) {
+                // On clsact, where Podlane knows its own filter by handle and priority.
+                const bool is_second = one.name.starts_with(PODLANE_PROGRAM_PREFIX);
+                report(findings,
+                       one.name + (one.program_id == 0 ? "" : " (id " + std::to_string(one.program_id) + ")") +
+                           (is_second ? " is on " : ", not Podlane's, is on ") + std::string(word(hook)) + " of " +
+                           name + (is_second ? " in a second filter" : "") +
+                           (one.before_ours ? ", before" : ", after") + " Podlane's",
+                       {},
+                       is_second ? "remove it: tc filter show dev " + name + " " + std::string(word(hook)) +
+                                       ", then tc filter del with its pref"
+                                 : "");
+            }
     return {};
 }
 

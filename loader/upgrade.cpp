@@ -5,11 +5,13 @@
 #include "loader/host_veth.hpp"
 #include "loader/migrate.hpp"
 #include "loader/net/link.hpp"
+#include "loader/node_netns.hpp"
 #include "loader/object.hpp"
 #include "loader/own_addresses.hpp"
 #include "loader/pace.hpp"
 #include "loader/pin_again.hpp"
 #include "loader/pins.hpp"
+#include "loader/record.hpp"
 #include "loader/wrong_pins.hpp"
 #include "maps/tables.hpp"
 #include "maps/errors.hpp"
@@ -328,6 +330,7 @@ Result<Upgraded> upgrade(const std::string &root, bool always) {
         if (!TRY(is_pinned(live_directory(root))))
             return Error{ErrorCode::missing, "there is nothing of Podlane below " + root + " to upgrade",
                          "no pod was set up since the node booted; the first ADD loads the new version"};
+        TRY(restore_netns(root, kStateDirectory)); // the new pins name this one, whosever the maps are
         const auto is_needed = [&]() -> Result<bool> { return always || !TRY(is_current(root)); };
         if (TRY(is_needed())) {
             TRY(remove_wrong_pins(root));

@@ -2,6 +2,7 @@
 #include "plugin/node.hpp"
 
 #include "loader/net/namespace.hpp"
+#include "loader/node_netns.hpp"
 #include "loader/object.hpp"
 #include "loader/pace.hpp"
 #include "loader/pins.hpp"
@@ -87,6 +88,7 @@ Result<void> prepare_node(const cni::Config &config) {
                    ? removed_meanwhile(config.bpffs, std::move(loaded).error())
                    : std::move(loaded);
     TRY(refuse_other_netns(config.bpffs, own_netns)); // it may have loaded them meanwhile
+    TRY(restore_netns(config.bpffs, config.state_dir));
     if (config.bandwidth)
         static_cast<void>(restore_pacing(config.bpffs)); // an option, which must not fail an ADD
     return let_conntrack_follow(config);

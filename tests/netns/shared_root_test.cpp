@@ -97,5 +97,34 @@ TEST_F(SharedRoot, UninstallIsForTheNamespaceThatHasThePins) {
     EXPECT_EQ(second_.cni("DEL", of_second(), *other).rc, 0);
 }
 
+// Another program has removed the link by which a second node is refused.
+TEST_F(SharedRoot, IsRefusedToTheSecondNodeAfterALossOfTheLink) {
+    const std::string link = first_.bpffs() + "/live/netns";
+    const auto named = fs::read_symlink(link);
+    const auto other = second_.container("two");
+    const auto lose = [&] { ASSERT_TRUE(fs::remove(link)); };
+    lose();
+    const Reply reply = second_.cni("ADD", of_second(), *other);
+    EXPECT_THAT(reply, fails_with(50, {link, "two nodes cannot share it"}));
+    EXPECT_FALSE(fs::exists(fs::symlink_status(link)));
+    EXPECT_NE(podlanectl("upgrade --force").rc, 0);
+    EXPECT_FALSE(fs::exists(fs::symlink_status(link)));
+    EXPECT_THAT(first_.podlanectl("doctor"), prints(1, {link + ", which names the node's network namespace"}));
+    EXPECT_THAT(first_.podlanectl("repair"), prints(0));
+    EXPECT_EQ(fs::read_symlink(link), named);
+    lose();
+    const auto third = first_.container("three");
+    EXPECT_EQ(first_.cni("ADD", of_first(), *third).rc, 0);
+    EXPECT_EQ(fs::read_symlink(link), named);
+    EXPECT_NE(second_.cni("ADD", of_second(), *other).rc, 0);
+    // Of nobody any more: whoever comes first has it.
+    for (const auto &pod : {pod_, third})
+        EXPECT_EQ(first_.cni("DEL", of_first(), *pod).rc, 0);
+    lose();
+    EXPECT_EQ(second_.cni("ADD", of_second(), *other).rc, 0);
+    EXPECT_NE(fs::read_symlink(link), named);
+    EXPECT_EQ(second_.cni("DEL", of_second(), *other).rc, 0);
+}
+
 } // namespace
 } // namespace podlane::test

@@ -2,6 +2,7 @@
 // doctor: Podlane's maps, programs, pins and uplinks.
 #include "loader/limit_group.hpp"
 #include "loader/net/nftables.hpp"
+#include "loader/node_netns.hpp"
 #include "loader/object.hpp"
 #include "loader/pins.hpp"
 #include "loader/upgrade.hpp"
@@ -76,6 +77,8 @@ Result<void> look_at_pins(const NodeView &node, Findings &findings) {
             const std::string path = pin_path(root, name);
             report(findings, path + " is not a pin of this version", [path] { return unlink_pin(path); });
         }
+    if (const std::string fault = TRY(netns_fault(root)); !fault.empty())
+        report(findings, fault, [root, directory = node.state_directory] { return restore_netns(root, directory); });
     if (TRY(leftovers(root)).empty())
         return {};                             // and no ADD has to wait
     const Lock lock = TRY(Lock::shared(root)); // a loading ADD holds it exclusively

@@ -110,7 +110,7 @@ Error still_made(const cni::Request &request) {
             "processes of podlane and the plugin, and end those that hang"};
 }
 
-Result<Fd> take_turn_of_del_in(const std::string &directory, const cni::Request &request) {
+Result<Fd> take_turn_of_del_in(const std::string &directory, const cni::Request &request, bool &is_beside_add) {
     Fd file = TRY(open_file(directory, directory == request.config.state_dir ? O_RDWR | O_CREAT : O_RDWR));
     // Either of two that begin at once sees the other's: the ADD keeps its turn.
     const bool is_free = !file || TRY(wait_until([&]() -> Result<bool> {
@@ -121,6 +121,7 @@ Result<Fd> take_turn_of_del_in(const std::string &directory, const cni::Request 
         return false;
     }));
     if (!is_free) {
+        is_beside_add = true;
         TRY(set(file, of_del(request), F_RDLCK)); // an ADD that begins from here on waits
         log(cni::Log::Level::warning, "an ADD of container " + request.container_id + ", " + request.ifname +
                                           " is still going on: this DEL does not wait for it any longer");
@@ -147,9 +148,14 @@ Result<Fd> take_turn_of_add(const cni::Request &request) {
 }
 
 std::vector<Fd> take_turn_of_del(const cni::Request &request) {
+    bool is_beside_add = false;
+    return take_turn_of_del(request, is_beside_add);
+}
+
+std::vector<Fd> take_turn_of_del(const cni::Request &request, bool &is_beside_add) {
     std::vector<Fd> turn;
     for (const std::string &directory : state_directories_of(request.config)) {
-        auto file = take_turn_of_del_in(directory, request);
+        auto file = take_turn_of_del_in(directory, request, is_beside_add);
         if (file)
             turn.push_back(std::move(file).value());
         else

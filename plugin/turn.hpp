@@ -25,6 +25,8 @@ Result<Fd> take_turn_of_add(const cni::Request &request);
 // A DEL's, which lasts until the descriptors are closed: one for each state directory in which its ADD may be. One that
 // cannot be had is logged: the DEL goes on, as it does beside an ADD that does not end.
 std::vector<Fd> take_turn_of_del(const cni::Request &request);
+// `is_beside_add`: an ADD of the attachment has its turn, for which the DEL does not wait any longer.
+std::vector<Fd> take_turn_of_del(const cni::Request &request, bool &is_beside_add);
 
 // A GC's, while it has the IPAM plugin release leases, until the descriptor is closed. None without a state directory.
 Result<Fd> take_turn_of_gc(const cni::Config &config);

@@ -349,6 +349,23 @@ TEST_F(AddUnderWayTest, ADelOfAnotherInterfaceDoesNotWait) {
     EXPECT_EQ(everything(), before_);
 }
 
+// The ADD would not notice that the DEL found nothing.
+TEST_F(AddUnderWayTest, ADelThatFindsNoRecordOfItYetIsToBeRepeated) {
+    EXPECT_THAT(del(*make().container), succeeds()); // it loads nothing, and changes no setting
+    const std::string before = everything(), podlane = fs::read_symlink(node_.plugins() + "/podlane");
+    node_.put_plugin("slow", "#!/bin/sh\nexec strace -qq -o /dev/null -P " + turns_ +
+                                 " -e trace=fcntl -e inject=fcntl:delay_exit=14000000:when=1 " + podlane + "\n");
+    std::future<Reply> adding = std::async(
+        std::launch::async, [&] { return node_.cni("slow", "ADD", node_.config(), attachment(*container_)); });
+    ASSERT_TRUE(wait_until([&] { return has_opened_the_turns("ADD"); }));
+    EXPECT_THAT(node_.records(), IsEmpty());
+    const Reply early = del(*container_);
+    EXPECT_THAT(early, fails_with(11, {"an ADD of container", "nothing on record yet"}));
+    EXPECT_THAT(adding.get(), succeeds());
+    EXPECT_THAT(del(*container_), succeeds());
+    EXPECT_EQ(everything(), before);
+}
+
 // It has opened the maps, and does not find their pins when it takes the lock.
 TEST_F(AddUnderWayTest, AnUninstallBesideItIsATransientError) {
     node_.put_plugin("host-local", of_add_ + variable("PODLANECTL_BIN") + " --bpffs " + node_.bpffs() +

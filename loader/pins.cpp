@@ -119,6 +119,10 @@ Result<Lock> Lock::take(const std::string &root, int operation) {
     }
 }
 
+bool is_of_missing_root(const std::string &root, const Error &error) {
+    return error.code == ErrorCode::missing && error.message.find("opening " + root + ": ") != std::string::npos;
+}
+
 Result<Lock> Lock::exclusive(const std::string &root) { return take(root, LOCK_EX); }
 Result<Lock> Lock::shared(const std::string &root) { return take(root, LOCK_SH); }
 Result<bool> Lock::is_of(const std::string &root) const { return is_still_at(fd_, root); }

@@ -32,6 +32,9 @@ class Lock {
     Fd fd_;
 };
 
+// Whether a Lock could not be had because `root` is missing: callers that need no lock then have handled it.
+bool is_of_missing_root(const std::string &root, const Error &error);
+
 // Whether there is a pin, or a directory of pins, of this path.
 Result<bool> is_pinned(const std::string &path);
 

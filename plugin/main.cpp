@@ -13,6 +13,7 @@
 #include "plugin/history.hpp"
 #include "plugin/kubernetes.hpp"
 #include "plugin/log.hpp"
+#include "plugin/node.hpp"
 #include "plugin/pod_ranges.hpp"
 #include "plugin/verbs.hpp"
 
@@ -160,6 +161,8 @@ int run(std::span<const char *const> words) {
         for (const std::string &sentence : request->warnings)
             log(cni::Log::Level::warning, sentence);
     auto served = request ? serve(*request, environment) : Result<std::string>(request.error());
+    if (request && !served)
+        served = with_missing_root(request->config, std::move(served).error());
     if (request)
         record_operation(*request, served);
     const cni::Version version = cni::version_of(input).value_or(cni::kNewestVersion);

@@ -96,8 +96,18 @@ Result<void> prepare_node(const cni::Config &config) {
 
 Error with_removal(const cni::Config &config, Error error) {
     const auto is_loaded = is_pinned(live_directory(config.bpffs));
-    const bool is_gone = is_loaded && !*is_loaded && error.code != ErrorCode::try_again_later;
+    // By now another ADD may have loaded them again.
+    const bool is_gone = is_of_missing_root(config.bpffs, error) ||
+                         (is_loaded && !*is_loaded && error.code != ErrorCode::try_again_later);
     return is_gone ? removed_meanwhile(config.bpffs, std::move(error)) : std::move(error);
+}
+
+Error with_missing_root(const cni::Config &config, Error error) {
+    if (!is_of_missing_root(config.bpffs, error))
+        return error;
+    Error removed = removed_meanwhile(config.bpffs, std::move(error));
+    removed.hint = "repeat the call";
+    return removed;
 }
 
 bool has_restored_pins(const cni::Config &config, const Error &error) {

@@ -21,6 +21,9 @@ Result<void> prepare_node(const cni::Config &config);
 // The error of a call on a prepared node. If an uninstall has removed the programs since, it is
 // ErrorCode::try_again_later, whichever step was the first to miss them.
 Error with_removal(const cni::Config &config, Error error);
+// The error of any call. If it needed a lock of the directory of pins, and an uninstall has removed that, it is
+// ErrorCode::try_again_later.
+Error with_missing_root(const cni::Config &config, Error error);
 // After a call that failed with this error: whether pins were missing, and are restored now.
 bool has_restored_pins(const cni::Config &config, const Error &error);
 // Opens the maps of a prepared node; if some are missing, the error says why.

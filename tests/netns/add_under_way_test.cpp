@@ -380,5 +380,44 @@ TEST_F(AddUnderWayTest, AnUninstallBesideItIsATransientError) {
     EXPECT_EQ(everything(), before_);
 }
 
+// A call that has seen the pins, and finds their directory gone when it takes its lock.
+TEST_F(AddUnderWayTest, AnUninstallBesideOtherVerbsIsATransientErrorToo) {
+    const std::string podlane = fs::read_symlink(node_.plugins() + "/podlane");
+    const auto call = [&](const Pod &made, const std::string &verb, int opening) {
+        node_.put_plugin("podlane", "#!/bin/sh\nexec strace -qq -o /dev/null -P " + node_.bpffs() +
+                                        " -e trace=openat -e inject=openat:error=ENOENT:when=" +
+                                        std::to_string(opening) + " " + podlane + "\n");
+        const Reply reply = verb == "GC" ? gc() : verb == "CHECK" ? check(made) : del(*made.container);
+        node_.put_plugin("podlane", "#!/bin/sh\nexec " + podlane + "\n");
+        return reply;
+    };
+    for (const std::string verb : {"CHECK", "DEL", "GC"}) {
+        int refused = 0;
+        for (int opening = 1; opening <= 6; ++opening) {
+            SCOPED_TRACE(verb + " " + std::to_string(opening));
+            const Pod made = make();
+            const Reply reply = call(made, verb, opening);
+            if (reply.rc != 0) {
+                ++refused;
+                EXPECT_THAT(reply, fails_with(11, {"the programs below " + node_.bpffs() + " were removed"}));
+                EXPECT_THAT(reply.details(), HasSubstr("repeat the call"));
+            }
+            EXPECT_THAT(del(*made.container), succeeds());
+            EXPECT_EQ(everything(), before_);
+        }
+        EXPECT_GT(refused, 0) << verb;
+    }
+}
+
+// The directories of records and pins are root's alone, and root's to use.
+TEST_F(AddUnderWayTest, TheUmaskOfTheRuntimeIsOfNoEffect) {
+    const std::string podlane = fs::read_symlink(node_.plugins() + "/podlane"), state = node_.dir() + "/state/below";
+    node_.put_plugin("masked", "#!/bin/sh\numask 0777\nexec " + podlane + "\n");
+    const Json config = node_.config({{"stateDir", state}, {"cniVersion", "1.1.0"}});
+    EXPECT_THAT(node_.cni("masked", "STATUS", config), succeeds());
+    for (const std::string &path : {state, node_.dir() + "/state", node_.bpffs()})
+        EXPECT_EQ(fs::status(path).permissions(), fs::perms::owner_all) << path;
+}
+
 } // namespace
 } // namespace podlane::test

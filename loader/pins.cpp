@@ -99,7 +99,7 @@ Result<void> prepare_root(const std::string &root) {
             return no_bpffs(root, 0);
         TRY(mount_bpffs(root));
     }
-    if (mkdir(root.c_str(), 0700) != 0 && errno != EEXIST)
+    if (mkdir(root.c_str(), 0700) == 0 ? chmod(root.c_str(), 0700) != 0 : errno != EEXIST) // whatever the umask is
         return system_error(ErrorCode::plugin_not_available, "bpffs: creating " + root, errno);
     struct stat facts {};
     if (lstat(root.c_str(), &facts) != 0)

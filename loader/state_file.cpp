@@ -135,7 +135,8 @@ Error leads_to_nothing(const std::string &path) {
 }
 
 Result<void> make_directory(const std::string &path) {
-    if (mkdir(path.c_str(), 0700) == 0)
+    const auto make = [&] { return mkdir(path.c_str(), 0700) == 0 && chmod(path.c_str(), 0700) == 0; };
+    if (make()) // whatever the umask is
         return {};
     if (errno == EEXIST)
         return access(path.c_str(), F_OK) == 0 || errno != ENOENT ? Result<void>{} : leads_to_nothing(path);
@@ -143,7 +144,7 @@ Result<void> make_directory(const std::string &path) {
     if (errno != ENOENT || parent == 0 || parent == std::string::npos)
         return failed("creating " + path, errno);
     TRY(make_directory(path.substr(0, parent)));
-    if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
+    if (!make() && errno != EEXIST)
         return failed("creating " + path, errno);
     return {};
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "loader/foreign_rule.hpp"
 
+#include "loader/host_route.hpp"
 #include "loader/net/route.hpp"
 
 #include <linux/fib_rules.h>
 
+#include <algorithm>
 #include <string>
 
 namespace podlane {
@@ -16,18 +18,22 @@ bool refuses(const net::FoundRule &rule) {
 
 // The route that the rule's table has for the address, unless the next rule decides.
 Result<std::optional<net::RouteSpec>> route_in(net::Netlink &host, const net::FoundRule &rule, const ip_addr &addr) {
-    std::optional<net::RouteSpec> best;
-    for (net::RouteSpec &one : TRY(net::list_routes(host, 0, net::family_of(addr), rule.table))) {
-        const std::uint32_t metric = one.priority.value_or(0);
-        const bool is_better =
-            !best || one.destination.length > best->destination.length ||
-            (one.destination.length == best->destination.length && metric < best->priority.value_or(0));
-        if (contains(one.destination, addr) && is_better)
-            best = std::move(one);
-    }
+    auto best = TRY(best_route(host, rule.table, addr));
     const bool is_passed_over =
         best && ((rule.longer_than && best->destination.length <= *rule.longer_than) || best->type == net::kThrow);
     return is_passed_over ? std::optional<net::RouteSpec>{} : best;
+}
+
+// A rule for the main table passes over the routes to pods if it wants shorter ones only.
+bool reaches_pods(const net::FoundRule &rule, const ip_addr &pod) {
+    return rule.table == net::kMainTable && (!rule.longer_than || *rule.longer_than < address_bits(pod));
+}
+
+Error main_is_unused(const ip_addr &pod) {
+    const std::string ip = is_ipv4(pod) ? "ip" : "ip -6";
+    return {ErrorCode::check_failed,
+            "no rule of the node looks up its main table, which has the route to " + to_string(pod),
+            "see `" + ip + " rule`; then `" + ip + " rule add pref 32766 lookup main`"};
 }
 
 Error drawn_away(const net::FoundRule &rule, const ip_addr &pod) {
@@ -53,18 +59,25 @@ Result<const std::vector<net::FoundRule> *> NodeRules::rules_of(net::Family fami
 }
 
 Result<std::optional<Error>> NodeRules::find_foreign(const ip_addr &pod, std::uint32_t host_veth) {
-    for (const net::FoundRule &rule : *TRY(rules_of(net::family_of(pod)))) {
+    const std::vector<net::FoundRule> &rules = *TRY(rules_of(net::family_of(pod)));
+    for (const net::FoundRule &rule : rules) {
         if (rule.is_narrowed || !rule.is_for(pod) || rule.table == net::kLocalTable)
             continue;
-        if (rule.table == net::kMainTable || rule.action == FR_ACT_GOTO)
-            break; // of the main table, the host's routes are examined
+        if (reaches_pods(rule, pod) || rule.action == FR_ACT_GOTO)
+            return std::optional<Error>{}; // of the main table, the host's routes are examined
+        if (rule.table == net::kMainTable)
+            continue;
         const auto route = rule.table == 0 ? std::nullopt : TRY(route_in(host_, rule, pod));
         if (route && route->ifindex == host_veth)
-            break;
+            return std::optional<Error>{};
         if (route || refuses(rule))
             return std::optional(drawn_away(rule, pod));
     }
-    return std::optional<Error>{};
+    // Rules for some packets are an administrator's policy; a kernel without rules lists none.
+    const bool may_reach = rules.empty() || std::ranges::any_of(rules, [&](const net::FoundRule &rule) {
+                               return reaches_pods(rule, pod) || rule.action == FR_ACT_GOTO;
+                           });
+    return may_reach ? std::optional<Error>{} : std::optional(main_is_unused(pod));
 }
 
 } // namespace podlane

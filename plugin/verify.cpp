@@ -38,6 +38,7 @@ struct Checked {
     net::Netlink &host;
     net::Netlink &pod;
     NodeRules &rules;
+    HostRoutes &routes;
     const std::vector<cni::Route> &leased;
     std::string qdisc{};     // of the host-side veth
     std::string pod_qdisc{}; // of the container's interface
@@ -190,8 +191,13 @@ Result<void> check_neighbours(Checked &c, const Plan &plan) {
 Result<void> check_host_routes(Checked &c, const Plan &plan) {
     for (net::RouteSpec route : plan.host_routes) {
         route.ifindex = c.record.ifindex;
-        if (route.append || TRY(net::find_route(c.host, route)))
+        if (route.append)
             continue;
+        if (TRY(net::find_route(c.host, route))) {
+            if (auto hiding = TRY(c.routes.find_hiding(route)))
+                return *std::move(hiding);
+            continue;
+        }
         if (TRY(leads_elsewhere(c.host, route)))
             return elsewhere(route);
         return gone("the host's route to " + to_string(route.destination.addr) + " by " + c.host_ifname() + " is gone");
@@ -353,7 +359,7 @@ Result<void> Verifier::verify(const cni::Request &request, const endpoint &store
     endpoint record = stored;
     if (const auto entry = TRY(tables_.interfaces.find(record.ifindex)))
         take_learned_mac(*entry, record);
-    Checked c{request, record, host_, pod, rules_, leased};
+    Checked c{request, record, host_, pod, rules_, routes_, leased};
     if (record.ifindex == 0)
         return check_in_pod_rules(c);
     TRY(check_links(c));

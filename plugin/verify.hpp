@@ -5,6 +5,7 @@
 
 #include "loader/attach.hpp"
 #include "loader/foreign_rule.hpp"
+#include "loader/host_route.hpp"
 #include "loader/net/netlink.hpp"
 #include "maps/tables.hpp"
 #include "plugin/cni/types.hpp"
@@ -25,12 +26,12 @@ using FindAttached = std::function<Result<std::vector<Attached>>(std::uint32_t i
 Result<void> check_hook(const endpoint &record, const HookProgram &planned, std::uint32_t id,
                         const std::vector<Attached> &ours);
 
-// Keeps what attachments have in common: the pinned programs, the node's rules, and the networks that were compared
-// already.
+// Keeps what attachments have in common: the pinned programs, the node's rules and routes, and the networks that were
+// compared already.
 class Verifier {
   public:
     Verifier(net::Netlink &host, const Tables &tables, FindAttached find_attached = &attached)
-        : host_(host), tables_(tables), find_attached_(std::move(find_attached)), rules_(host) {}
+        : host_(host), tables_(tables), find_attached_(std::move(find_attached)), rules_(host), routes_(host) {}
 
     // `request` has the result of the ADD as its prev_result, and `leased` those of its routes that Podlane's ADD saw:
     // later plugins may have added others; `stored` is the entry in endpoints_v1; `pod` is a socket
@@ -48,6 +49,7 @@ class Verifier {
     const Tables &tables_;
     FindAttached find_attached_;
     NodeRules rules_;
+    HostRoutes routes_;
     std::string root_{};                             // of the programs
     std::vector<std::uint32_t> programs_{};          // their IDs, in the order of kPodPrograms
     std::map<std::string, Result<void>> networks_{}; // by name and cluster CIDRs

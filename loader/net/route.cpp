@@ -14,7 +14,7 @@ namespace {
 
 static_assert(kMainTable == RT_TABLE_MAIN && kLocalTable == RT_TABLE_LOCAL && kAllTables == RT_TABLE_UNSPEC);
 static_assert(kUnicast == RTN_UNICAST && kLocal == RTN_LOCAL && kBroadcast == RTN_BROADCAST && kAnycast == RTN_ANYCAST);
-static_assert(kUnreachable == RTN_UNREACHABLE && kThrow == RTN_THROW);
+static_assert(kBlackhole == RTN_BLACKHOLE && kUnreachable == RTN_UNREACHABLE && kThrow == RTN_THROW);
 
 constexpr std::uint32_t kLargestShortTable = 255;
 
@@ -142,11 +142,11 @@ ip_addr unrouted_addr(Family family) {
 }
 
 // The route entry that a lookup of `addr` ends at, whatever it is.
-Outcome look_up(Netlink &netlink, const ip_addr &addr, std::optional<RouteSpec> &found) {
+Outcome look_up(Netlink &netlink, const ip_addr &addr, std::optional<RouteSpec> &found, std::uint32_t flags = 0) {
     rtmsg header{};
     header.rtm_family = number(family_of(addr));
     header.rtm_dst_len = address_bits(addr);
-    header.rtm_flags = RTM_F_FIB_MATCH;
+    header.rtm_flags = RTM_F_FIB_MATCH | flags;
     Message message(RTM_GETROUTE, kChange, header);
     message.put(RTA_DST, addr);
     return request(netlink, std::move(message), [&](nlmsghdr *answer) { found = parse_route(answer); });
@@ -214,6 +214,14 @@ Result<std::optional<RouteSpec>> find_route(Netlink &netlink, const RouteSpec &r
     return std::optional<RouteSpec>{};
 }
 
+Result<bool> is_in_use(Netlink &netlink, const RouteSpec &route) {
+    std::optional<RouteSpec> used;
+    look_up(netlink,
+            route.destination.length == 0 ? unrouted_addr(family_of(route.destination.addr)) : route.destination.addr,
+            used);
+    return used && is_wanted(*used, route);
+}
+
 bool is_of_link(const RouteSpec &route) {
     return route.protocol == RTPROT_KERNEL && route.type == RTN_UNICAST && !is_host_prefix(route.destination);
 }
@@ -226,7 +234,8 @@ bool is_of_daemon(const RouteSpec &route) {
 
 Result<std::optional<RouteSpec>> route_to(Netlink &netlink, const ip_addr &addr) {
     std::optional<RouteSpec> found;
-    const Outcome outcome = look_up(netlink, addr, found);
+    const std::uint32_t flags = is_ipv4(addr) ? RTM_F_LOOKUP_TABLE : 0U; // without it IPv4's table is always main
+    const Outcome outcome = look_up(netlink, addr, found, flags);
     if (!outcome.ok() && !outcome.is({ENETUNREACH, EHOSTUNREACH, EINVAL, EACCES}))
         return outcome.as_error("looking for the route to " + to_string(addr));
     return found;

@@ -14,7 +14,8 @@ namespace podlane::net {
 constexpr std::uint32_t kMainTable = 254, kLocalTable = 255;
 constexpr std::uint32_t kAllTables = 0; // list_routes() only
 // Types of routes (RTN_*).
-constexpr std::uint8_t kUnicast = 1, kLocal = 2, kBroadcast = 3, kAnycast = 4, kUnreachable = 7, kThrow = 9;
+constexpr std::uint8_t kUnicast = 1, kLocal = 2, kBroadcast = 3, kAnycast = 4, kBlackhole = 6, kUnreachable = 7,
+                       kThrow = 9;
 
 struct RouteSpec {
     Prefix destination{};                // its family is the route's; host bits must be clear
@@ -37,6 +38,8 @@ Result<bool> add_route(Netlink &netlink, const RouteSpec &route);
 Result<bool> remove_route(Netlink &netlink, const RouteSpec &route);
 // By destination, table and type, and whichever of ifindex, gateway and priority are given. Cheap for the route in use.
 Result<std::optional<RouteSpec>> find_route(Netlink &netlink, const RouteSpec &route);
+// Whether a lookup of the destination's first address ends at it.
+Result<bool> is_in_use(Netlink &netlink, const RouteSpec &route);
 // Of one link in one table or in all, filtered by the kernel; none if the link or the table is missing.
 Result<std::vector<RouteSpec>> list_routes(Netlink &netlink, std::uint32_t ifindex, Family family,
                                            std::uint32_t table = kMainTable);

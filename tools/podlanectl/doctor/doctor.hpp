@@ -3,6 +3,7 @@
 #pragma once
 
 #include "loader/attach.hpp"
+#include "loader/host_route.hpp"
 #include "loader/net/link.hpp"
 #include "loader/net/namespace.hpp"
 #include "loader/net/netlink.hpp"
@@ -85,6 +86,7 @@ struct EndpointView {
     const NodeView &node;
     net::Netlink &host; // of the thread that examines the endpoint, as the next
     HookSurvey &hooks;
+    HostRoutes &routes;
     const endpoint_key &key;
     const endpoint &record;
     std::optional<net::Link> link{};     // the host-side veth, if it is the recorded one

@@ -156,9 +156,9 @@ Result<void> look_into_pod(EndpointView &view, PodSockets &sockets, const PodNam
     return {};
 }
 
-Result<EndpointView> view_of(const NodeView &node, net::Netlink &host, HookSurvey &hooks, const EndpointEntry &entry,
-                             PodSockets &sockets, const PodNamespaces &namespaces) {
-    EndpointView view{node, host, hooks, entry.first, entry.second};
+Result<EndpointView> view_of(const NodeView &node, net::Netlink &host, HookSurvey &hooks, HostRoutes &routes,
+                             const EndpointEntry &entry, PodSockets &sockets, const PodNamespaces &namespaces) {
+    EndpointView view{node, host, hooks, routes, entry.first, entry.second};
     if (view.has_host_veth())
         view.link = TRY(find_host_veth(host, entry.second));
     if (auto disk = record_of(node, view.key))
@@ -217,14 +217,15 @@ Result<Examined> examine_some(const NodeView &node, std::span<const EndpointEntr
     Examined examined;
     net::Netlink host = TRY(net::Netlink::open());
     HookSurvey hooks = *node.hooks;
+    HostRoutes routes(host);
     Verifier verifier(host, *node.tables,
                       [&](std::uint32_t ifindex, Hook hook) { return hooks.attached(ifindex, hook); });
     while (!rest.empty()) {
         const auto some = rest.first(std::min(rest.size(), kTogether));
         PodSockets sockets = open_pods(some, namespaces);
         for (const EndpointEntry &entry : some) {
-            auto view = view_of(node, host, hooks, entry, sockets, namespaces);
-            const EndpointView named{node, host, hooks, entry.first, entry.second};
+            auto view = view_of(node, host, hooks, routes, entry, sockets, namespaces);
+            const EndpointView named{node, host, hooks, routes, entry.first, entry.second};
             if (view)
                 examine_endpoint(*std::move(view), verifier, examined);
             else

@@ -60,8 +60,11 @@ Result<void> look_at_host_routes(const EndpointView &e, Findings &findings) {
         if (is_off && !is_ipv4(addr))
             continue;
         const net::RouteSpec route{.destination = {addr, address_bits(addr)}, .ifindex = e.record.ifindex};
-        if (TRY(net::find_route(e.host, route)))
+        if (TRY(net::find_route(e.host, route))) {
+            if (const auto hiding = TRY(e.routes.find_hiding(route)))
+                report(findings, hiding->message, {}, hiding->hint);
             continue;
+        }
         if (TRY(leads_elsewhere(e.host, route))) {
             const Error error = elsewhere(route);
             report(findings, error.message, {}, error.hint);

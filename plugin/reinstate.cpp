@@ -22,6 +22,7 @@
 #include "plugin/peer_interfaces.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/pod_mac.hpp"
+#include "plugin/pod_routes.hpp"
 #include "plugin/remove.hpp"
 #include "plugin/restore.hpp"
 #include "plugin/state.hpp"
@@ -49,12 +50,6 @@ Result<Whole> open_whole(const AttachmentRecord &record, const endpoint &entry) 
         {std::move(request), std::move(lease), entry}, std::move(pod), TRY(net::Netlink::open()), std::move(inside)};
 }
 
-// Every next hop of the plan is the host-side veth: a later plugin may prefer another of them.
-bool is_next_hop(const Plan &plan, const std::optional<ip_addr> &gateway) {
-    return gateway &&
-           std::ranges::any_of(plan.pod_neighbours, [&](const net::Neighbour &one) { return one.addr == *gateway; });
-}
-
 Result<void> restore_in_pod(Whole &of, const Plan &plan) {
     const std::uint32_t ifindex = of.entry.pod_ifindex;
     const auto link = TRY(net::find_link(of.inside, of.request.ifname));
@@ -70,23 +65,10 @@ Result<void> restore_in_pod(Whole &of, const Plan &plan) {
     if (link->ipv6_off && !is_none(plan.link_local))
         TRY(switch_ipv6_on(of.pod, of.request.ifname));
     for (const net::Address &one : plan.pod_addresses)
-        TRY(net::add_address(of.inside, ifindex, one));
+        TRY(put_usable_address(of.inside, ifindex, one));
     for (const net::Neighbour &gateway : plan.pod_neighbours)
         TRY(net::put_neighbour(of.inside, ifindex, gateway.addr, gateway.mac));
-    for (net::RouteSpec route : plan.pod_routes) {
-        const auto family = net::family_of(route.destination.addr);
-        const auto there = TRY(net::list_routes(of.inside, ifindex, family, net::kAllTables));
-        route.ifindex = ifindex;
-        if (plan.uplink == 0)
-            TRY(step_behind_other_link(of.inside, route));
-        const auto same = std::ranges::find(there, route.destination, &net::RouteSpec::destination);
-        if (same != there.end() && (same->gateway == route.gateway || is_next_hop(plan, same->gateway)))
-            continue;
-        if (same != there.end())
-            TRY(net::remove_route(of.inside, *same));
-        TRY(add_pod_route(of.inside, route));
-    }
-    return {};
+    return restore_pod_routes({of.inside, of.request.netns}, of.entry, plan);
 }
 
 // Of whichever plugin made it: what others wrote about it, such as rules, calls it by its name.
@@ -165,6 +147,14 @@ Result<void> restore_without_host_veth(Whole &of, const Tables &tables) {
 }
 
 } // namespace
+
+Result<void> put_usable_address(net::Netlink &pod, std::uint32_t ifindex, const net::Address &address) {
+    for (const net::Address &one : TRY(net::list_addresses(pod, ifindex)))
+        if (one.prefix.addr == address.prefix.addr && !net::unusable_because(one, false).empty())
+            TRY(net::remove_address(pod, ifindex, one));
+    TRY(net::add_address(pod, ifindex, address));
+    return {};
+}
 
 Result<void> switch_ipv6_on(const net::Namespace &pod, const std::string &ifname) {
     return net::in_namespace(pod, [&]() -> Result<void> {

@@ -3,6 +3,7 @@
 // what is missing.
 #pragma once
 
+#include "loader/net/address.hpp"
 #include "loader/net/namespace.hpp"
 #include "loader/record.hpp"
 #include "maps/result.hpp"
@@ -30,6 +31,9 @@ Result<void> reinstate(const AttachmentRecord &record, LivingPods &living);
 
 // The container's own setting of its interface, which removes all of the family while it is off.
 Result<void> switch_ipv6_on(const net::Namespace &pod, const std::string &ifname);
+
+// Replaces one that duplicate address detection keeps from being used.
+Result<void> put_usable_address(net::Netlink &pod, std::uint32_t ifindex, const net::Address &address);
 
 // Masquerades an endpoint without a record by the configuration of another pod of its network; none if no record has
 // it, or it takes more than that (the iptables rules are by the lease's subnet).

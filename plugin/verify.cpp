@@ -21,6 +21,7 @@
 #include "loader/net/address.hpp"
 #include "loader/net/link.hpp"
 #include "plugin/network.hpp"
+#include "plugin/pod_routes.hpp"
 #include "plugin/pod_rules.hpp"
 #include "plugin/peer_interfaces.hpp"
 
@@ -109,58 +110,19 @@ Result<void> check_addresses(Checked &c) {
     if (c.record.mode != ENDPOINT_AFTER_MAIN && !is_none(c.record.link_local))
         expected.push_back(c.record.link_local);
     for (const ip_addr &addr : expected) {
-        if (std::ranges::any_of(present, [&](const net::Address &one) { return one.prefix.addr == addr; }))
+        const auto found = std::ranges::find_if(present, [&](const auto &one) { return one.prefix.addr == addr; });
+        if (found != present.end()) {
+            // The kernel detects duplicates of a link-local address that it has restored, and another plugin's of its.
+            const bool may_be_tentative = c.record.mode == ENDPOINT_AFTER_MAIN || addr == c.record.link_local;
+            if (const std::string why = unusable_because(*found, may_be_tentative); !why.empty())
+                return gone("address " + to_string(addr) + " of interface " + c.request.ifname +
+                            " of the container cannot be used: " + why);
             continue;
+        }
         const auto link = TRY(net::find_link(c.pod, c.record.pod_ifindex));
         if (!is_ipv4(addr) && link && link->ipv6_off)
             return gone(ipv6_is_off("interface " + c.request.ifname + " of the container", c.request.ifname));
         return gone("address " + to_string(addr) + " is gone from interface " + c.request.ifname + " of the container");
-    }
-    return {};
-}
-
-// Every next hop that Podlane sets is the host-side veth, whatever its address.
-Result<bool> leads_to_host_veth(Checked &c, const net::RouteSpec &route) {
-    if (!route.gateway)
-        return false;
-    const auto neighbour = TRY(net::find_neighbour(c.pod, c.record.pod_ifindex, *route.gateway));
-    if ((c.record.flags & INTERFACE_MAC_LEARNED) != 0 && (!neighbour || neighbour->mac == Mac{}))
-        return true; // the program answers for it
-    return neighbour && (neighbour->permanent || (c.record.flags & INTERFACE_MAC_LEARNED) != 0) &&
-           std::ranges::equal(neighbour->mac, c.record.host_mac);
-}
-
-// multus removes the default routes of all interfaces but the requested one; a gateway may be in a subnet of
-// another one.
-Result<bool> may_be_missing(Checked &c, net::RouteSpec route) {
-    route.ifindex = c.record.pod_ifindex;
-    const auto is_other = [&](const net::Link &one) { return one.ifindex != c.record.pod_ifindex && one.name != "lo"; };
-    if (route.destination.length == 0)
-        return std::ranges::any_of(TRY(net::list_links(c.pod)), is_other);
-    return TRY(subnet_on_other_link(c.pod, route)).has_value();
-}
-
-// A later plugin may have moved a route to another table (sbr), and an earlier interface may have had it first. One of
-// the interface's own by a gateway that is not ours leads astray.
-Result<void> check_pod_routes(Checked &c, const Plan &plan) {
-    for (const net::Family family : {net::Family::ipv4, net::Family::ipv6}) {
-        const auto present = TRY(net::list_routes(c.pod, c.record.pod_ifindex, family, net::kAllTables));
-        for (const net::RouteSpec &route : plan.pod_routes) {
-            if (is_ipv4(route.destination.addr) != (family == net::Family::ipv4))
-                continue;
-            const auto to_it = [&](const net::RouteSpec &one) { return one.destination == route.destination; };
-            const auto same = [&](const net::RouteSpec &one) { return to_it(one) && one.gateway == route.gateway; };
-            if (std::ranges::any_of(present, same))
-                continue;
-            const auto other = std::ranges::find_if(present, to_it);
-            if (other == present.end() && !TRY(net::find_route(c.pod, {.destination = route.destination})) &&
-                !TRY(may_be_missing(c, route)))
-                return gone("route " + to_string(route.destination) + " is gone from the container");
-            if (other != present.end() && !TRY(leads_to_host_veth(c, *other)))
-                return gone("route " + to_string(route.destination) + " of the container " +
-                            (other->gateway ? "leads to " + to_string(*other->gateway) : "has no gateway") +
-                            " rather than to the host-side veth");
-        }
     }
     return {};
 }
@@ -219,7 +181,7 @@ Result<void> check_own_interface(Checked &c) {
     const Plan plan = TRY(make_plan(c.request, lease, recorded_facts(c.record)));
     if (auto fault = TRY(find_ipv6_fault(c.host, c.record)))
         return gone(*std::move(fault));
-    TRY(check_pod_routes(c, plan));
+    TRY(check_pod_routes({c.pod, c.request.netns}, c.record, plan));
     TRY(check_neighbours(c, plan));
     TRY(check_host_routes(c, plan));
     return check_host_rules(c);

@@ -5,9 +5,12 @@
 
 #include <linux/if_addr.h>
 
+#include <cerrno>
+
 namespace podlane::net {
 namespace {
 
+static_assert(kOptimistic == IFA_F_OPTIMISTIC && kDadFailed == IFA_F_DADFAILED && kTentative == IFA_F_TENTATIVE);
 static_assert(kNoDad == IFA_F_NODAD && kPermanent == IFA_F_PERMANENT && kNoPrefixRoute == IFA_F_NOPREFIXROUTE);
 static_assert(kScopeGlobal == RT_SCOPE_UNIVERSE && kScopeLink == RT_SCOPE_LINK);
 
@@ -42,6 +45,26 @@ Result<bool> add_address(Netlink &netlink, std::uint32_t ifindex, const Address 
     Error error = std::move(added).error();
     error.hint = "this kernel was booted without IPv6 (ipv6.disable=1): have the IPAM plugin give IPv4 addresses alone";
     return error;
+}
+
+Result<bool> remove_address(Netlink &netlink, std::uint32_t ifindex, const Address &address) {
+    ifaddrmsg header{};
+    header.ifa_family = number(family_of(address.prefix.addr));
+    header.ifa_prefixlen = address.prefix.length;
+    header.ifa_index = ifindex;
+    Message message(RTM_DELADDR, kChange, header);
+    message.put(IFA_LOCAL, address.prefix.addr);
+    return changed(request(netlink, std::move(message)), {EADDRNOTAVAIL, ENODEV},
+                   "removing address " + to_string(address.prefix) + " from interface " + std::to_string(ifindex));
+}
+
+std::string unusable_because(const Address &present, bool may_be_tentative) {
+    if (is_ipv4(present.prefix.addr))
+        return "";
+    if ((present.flags & kDadFailed) != 0)
+        return "another interface on its link has it (dadfailed)";
+    const bool is_tentative = (present.flags & (kTentative | kOptimistic)) == kTentative;
+    return is_tentative && !may_be_tentative ? "duplicate address detection has not ended (tentative)" : "";
 }
 
 Result<std::vector<Address>> list_addresses(Netlink &netlink, std::uint32_t ifindex) {

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: MIT
-// Addresses of a link: add and list.
+// Addresses of a link: add, remove and list.
 #pragma once
 
 #include "maps/ip.hpp"
 #include "loader/net/netlink.hpp"
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace podlane::net {
 
 // The kernel's IFA_F_*.
 constexpr std::uint32_t kNoDad = 0x02;
+constexpr std::uint32_t kOptimistic = 0x04;
+constexpr std::uint32_t kDadFailed = 0x08;
+constexpr std::uint32_t kTentative = 0x40;
 constexpr std::uint32_t kPermanent = 0x80;
 constexpr std::uint32_t kNoPrefixRoute = 0x200;
 
@@ -27,6 +31,11 @@ struct Address {
 
 // false: was there already.
 Result<bool> add_address(Netlink &netlink, std::uint32_t ifindex, const Address &address);
+// false: was not there.
+Result<bool> remove_address(Netlink &netlink, std::uint32_t ifindex, const Address &address);
+// Why the container cannot use one that is there; nothing if it can. By duplicate address detection, which takes a
+// second or two, unless `may_be_tentative`.
+std::string unusable_because(const Address &present, bool may_be_tentative);
 // Both families; none if there is no such link.
 Result<std::vector<Address>> list_addresses(Netlink &netlink, std::uint32_t ifindex);
 

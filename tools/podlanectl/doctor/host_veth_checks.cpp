@@ -19,6 +19,15 @@ std::function<Result<void>()> on_host(std::function<Result<void>(net::Netlink &)
     };
 }
 
+std::function<Result<void>(net::Netlink &)> set_up(std::uint32_t ifindex) {
+    return [ifindex](net::Netlink &netlink) { return net::set_link(netlink, ifindex, {.up = true}); };
+}
+
+void report_by_record(Findings &findings, std::string what) {
+    report(findings, std::move(what));
+    findings.back().by_record = true;
+}
+
 // The record restores all of the family, which is lost with the setting.
 Result<void> look_at_host_ipv6(const EndpointView &e, Findings &findings) {
     if (!e.is_ours() || !e.link)

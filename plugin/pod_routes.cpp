@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+#include "plugin/pod_routes.hpp"
+
+#include "loader/host_route.hpp"
+#include "loader/net/link.hpp"
+#include "loader/net/neighbour.hpp"
+#include "maps/errors.hpp"
+#include "plugin/endpoint.hpp"
+#include "plugin/peer_interfaces.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace podlane {
+namespace {
+
+std::uint32_t metric_of(const net::RouteSpec &route) {
+    constexpr std::uint32_t kDefaultIpv6Metric = 1024; // IP6_RT_PRIO_USER
+    return route.priority.value_or(is_ipv4(route.destination.addr) ? 0 : kDefaultIpv6Metric);
+}
+
+// Every next hop that Podlane sets is the host-side veth, whatever its address.
+Result<bool> leads_to_host_veth(net::Netlink &pod, const endpoint &record, const net::RouteSpec &route) {
+    if (!route.gateway)
+        return false;
+    const auto neighbour = TRY(net::find_neighbour(pod, record.pod_ifindex, *route.gateway));
+    if ((record.flags & INTERFACE_MAC_LEARNED) != 0 && (!neighbour || neighbour->mac == Mac{}))
+        return true; // the program answers for it
+    return neighbour && (neighbour->permanent || (record.flags & INTERFACE_MAC_LEARNED) != 0) &&
+           std::ranges::equal(neighbour->mac, record.host_mac);
+}
+
+// multus removes the default routes of all interfaces but the requested one; a gateway may be in a subnet of
+// another one.
+Result<bool> may_be_missing(net::Netlink &pod, const endpoint &record, net::RouteSpec route) {
+    route.ifindex = record.pod_ifindex;
+    const auto is_other = [&](const net::Link &one) { return one.ifindex != record.pod_ifindex && one.name != "lo"; };
+    if (route.destination.length == 0)
+        return std::ranges::any_of(TRY(net::list_links(pod)), is_other);
+    return TRY(subnet_on_other_link(pod, route)).has_value();
+}
+
+// None of the interface's has the gateway of the plan.
+Result<void> check_other(const Inside &in, const endpoint &record, const net::RouteSpec &planned,
+                         const std::vector<net::RouteSpec> &present) {
+    const std::string named = "route " + to_string(planned.destination);
+    const auto other = std::ranges::find(present, planned.destination, &net::RouteSpec::destination);
+    if (other == present.end()) {
+        if (TRY(net::find_route(in.pod, {.destination = planned.destination})) ||
+            TRY(may_be_missing(in.pod, record, planned)))
+            return {};
+        auto refusing = TRY(find_refusing(in, planned));
+        return refusing ? *std::move(refusing) : gone(named + " is gone from the container");
+    }
+    if (TRY(leads_to_host_veth(in.pod, record, *other)))
+        return {};
+    return gone(named + " of the container " +
+                (other->gateway ? "leads to " + to_string(*other->gateway) : "has no gateway") +
+                " rather than to the host-side veth");
+}
+
+// Every next hop of the plan is the host-side veth: a later plugin may prefer another of them.
+bool is_next_hop(const Plan &plan, const std::optional<ip_addr> &gateway) {
+    return gateway &&
+           std::ranges::any_of(plan.pod_neighbours, [&](const net::Neighbour &one) { return one.addr == *gateway; });
+}
+
+Result<void> restore_one(const Inside &in, const Plan &plan, net::RouteSpec route) {
+    const auto family = net::family_of(route.destination.addr);
+    const auto there = TRY(net::list_routes(in.pod, route.ifindex, family, net::kAllTables));
+    if (plan.uplink == 0)
+        TRY(step_behind_other_link(in.pod, route));
+    const auto same = std::ranges::find(there, route.destination, &net::RouteSpec::destination);
+    const bool is_there = same != there.end();
+    if (auto refusing = TRY(find_refusing(in, is_there ? *same : route)))
+        return *std::move(refusing);
+    if (is_there && (same->gateway == route.gateway || is_next_hop(plan, same->gateway)))
+        return {};
+    if (is_there)
+        TRY(net::remove_route(in.pod, *same));
+    return add_pod_route(in.pod, route);
+}
+
+} // namespace
+
+Result<std::optional<Error>> find_refusing(const Inside &in, const net::RouteSpec &route) {
+    const std::uint32_t table = route.table.value_or(net::kMainTable);
+    for (const net::RouteSpec &one : TRY(net::list_routes(in.pod, 0, net::family_of(route.destination.addr), table)))
+        if (one.destination == route.destination && refuses_packets(one) && metric_of(one) <= metric_of(route))
+            return std::optional(Error{ErrorCode::check_failed,
+                                       "route " + route_words(one) + " of the container refuses its packets",
+                                       "`nsenter --net=" + in.netns + " ip " + removal_of(one) +
+                                           "`, then `podlanectl repair`; or delete the pod's sandbox"});
+    return std::optional<Error>{};
+}
+
+// A later plugin may have moved a route to another table (sbr), and an earlier interface may have had it first. One of
+// the interface's own by a gateway that is not ours leads astray.
+Result<void> check_pod_routes(const Inside &in, const endpoint &record, const Plan &plan) {
+    for (const net::Family family : {net::Family::ipv4, net::Family::ipv6}) {
+        const auto present = TRY(net::list_routes(in.pod, record.pod_ifindex, family, net::kAllTables));
+        for (const net::RouteSpec &route : plan.pod_routes) {
+            if (is_ipv4(route.destination.addr) != (family == net::Family::ipv4))
+                continue;
+            const auto same = std::ranges::find_if(present, [&](const net::RouteSpec &one) {
+                return one.destination == route.destination && one.gateway == route.gateway;
+            });
+            if (same == present.end()) {
+                TRY(check_other(in, record, route, present));
+                continue;
+            }
+            if (TRY(net::is_in_use(in.pod, *same)))
+                continue;
+            if (auto refusing = TRY(find_refusing(in, *same)))
+                return *std::move(refusing);
+        }
+    }
+    return {};
+}
+
+Result<void> restore_pod_routes(const Inside &in, const endpoint &record, const Plan &plan) {
+    Errors errors;
+    for (net::RouteSpec route : plan.pod_routes) {
+        route.ifindex = record.pod_ifindex;
+        errors.add(restore_one(in, plan, std::move(route)));
+    }
+    return std::move(errors).result();
+}
+
+} // namespace podlane

@@ -195,6 +195,32 @@ void warn_of_repeated_routes(const std::vector<cni::Route> &routes) {
                 "route " + to_string(one->destination) + " is there twice: the first of them counts");
 }
 
+// Another network's endpoint with the same address may rightly have it, and those of the node may have gone with it.
+Result<bool> has_right_sender(const Tables &tables, const endpoint &record, const sender_key &key) {
+    const auto owner = TRY(tables.senders.find(key));
+    if (!owner)
+        return key.netns != static_cast<std::uint32_t>(record.netns_inode);
+    if (*owner == record.ifindex)
+        return true;
+    const auto other = TRY(tables.interfaces.find(*owner));
+    const auto known = other ? TRY(tables.addresses.find({other->network, key.addr})) : std::nullopt;
+    return known && known->ifindex == *owner;
+}
+
+// Its rates may have been changed.
+Result<void> check_group_of(const Tables &tables, std::uint32_t group) {
+    if (group == 0)
+        return {};
+    if (!TRY(tables.limit_groups.find(group)))
+        return gone("the entry of the limit group in " PODLANE_MAP_LIMIT_GROUPS " is gone");
+    if (!TRY(tables.bandwidths.find(group)))
+        return gone("the entry of the limit group in " PODLANE_MAP_BANDWIDTHS " is gone");
+    for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS})
+        if (!TRY(tables.limit_states.find({group, direction})))
+            return gone("the entry of the limit group in " PODLANE_MAP_LIMITS " is gone");
+    return {};
+}
+
 } // namespace
 
 bool has_prefixes(const endpoint &record) {
@@ -287,8 +313,9 @@ Result<void> check_entries(const Tables &tables, const cni::Config &config, cons
     if (entries.keeps_paths && !TRY(tables.kept_paths.find(ifindex)))
         return gone(of_veth + PODLANE_MAP_KEPT_PATHS " is gone");
     for (const Prefix &prefix : entries.allowed_sources)
-        if (!TRY(tables.allowed_sources.find(make_allowed_source_key(ifindex, prefix))))
-            return gone("the entry of allowed source " + to_string(prefix) + " in " PODLANE_MAP_SOURCES " is gone");
+        if (TRY(tables.allowed_sources.find(make_allowed_source_key(ifindex, prefix))) != make_prefix_value(prefix))
+            return gone("the entry of allowed source " + to_string(prefix) +
+                        " in " PODLANE_MAP_SOURCES " is gone or wrong");
     if (entries.limits && !TRY(tables.bandwidths.find(ifindex)))
         return gone(of_veth + PODLANE_MAP_BANDWIDTHS " is gone");
     for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS})
@@ -300,13 +327,12 @@ Result<void> check_entries(const Tables &tables, const cni::Config &config, cons
                 return gone(of_veth + PODLANE_MAP_LIMITS " is of another limit group");
         }
     for (const auto &[key, shaped] : entries.exempts)
-        if (!TRY(tables.exempts.find(key)))
-            return gone("an " + of_veth.substr(4) + PODLANE_MAP_EXEMPT " is gone");
-    // The node's may have become those of another network's endpoint with the same address.
+        if (TRY(tables.exempts.find(key)) != shaped)
+            return gone("an " + of_veth.substr(4) + PODLANE_MAP_EXEMPT " is gone or wrong");
     for (const sender_key &key : entries.senders)
-        if (key.netns == static_cast<std::uint32_t>(record.netns_inode) && !TRY(tables.senders.find(key)))
-            return gone("an " + of_veth.substr(4) + PODLANE_MAP_SENDERS " is gone");
-    return {};
+        if (!TRY(has_right_sender(tables, record, key)))
+            return gone("an " + of_veth.substr(4) + PODLANE_MAP_SENDERS " is gone or wrong");
+    return entries.limits ? check_group_of(tables, entries.limit_group) : Result<void>{};
 }
 
 Result<void> check_groups(const Tables &tables, const cni::Config &config, const endpoint &record) {

@@ -33,7 +33,8 @@ constexpr int kMostRounds = 16;
 // An ADD that wants none, or wants less of them, leaves the uplinks of the network's other endpoints alone.
 network merged(const network &there, const network &wanted) {
     const bool wants_less = wanted.has_uplinks == kJudgedUplinks && there.has_uplinks == kFastUplinks;
-    network entry = wanted.has_uplinks == 0 || wants_less ? there : wanted;
+    const bool is_known = there.has_uplinks <= kJudgedUplinks;
+    network entry = (wanted.has_uplinks == 0 && is_known) || wants_less ? there : wanted;
     entry.masquerade = there.masquerade | wanted.masquerade;
     return entry;
 }
@@ -48,35 +49,6 @@ Result<std::optional<network>> find_entry(const Tables &tables, const network &w
                          std::string(field_text(there->name)) + "\" have the same number",
                      "rename one of them"};
     return there;
-}
-
-Result<std::vector<cluster_cidr_key>> cidrs_of(const Tables &tables, std::uint32_t network) {
-    std::vector<cluster_cidr_key> own;
-    for (const auto &[key, value] : TRY(tables.cluster_cidrs.entries()))
-        if (network_of(key) == network)
-            own.push_back(key);
-    return own;
-}
-
-std::vector<cluster_cidr_key> keys_of(const NetworkPlan &plan) {
-    std::vector<cluster_cidr_key> keys;
-    for (const Prefix &prefix : plan.cluster_cidrs)
-        keys.push_back(make_cluster_cidr_key(plan.id, prefix));
-    return keys;
-}
-
-std::vector<Prefix> cidr_prefixes(const std::vector<cluster_cidr_key> &keys) {
-    std::vector<Prefix> prefixes(keys.size());
-    std::ranges::transform(keys, prefixes.begin(), [](const cluster_cidr_key &key) { return prefix_of(key); });
-    return prefixes;
-}
-
-bool is_in(const std::vector<cluster_cidr_key> &keys, const cluster_cidr_key &key) {
-    return std::ranges::any_of(keys, [&](const auto &one) { return same_bytes(one, key); });
-}
-
-bool are_in(const std::vector<cluster_cidr_key> &keys, const std::vector<cluster_cidr_key> &all) {
-    return std::ranges::all_of(keys, [&](const auto &key) { return is_in(all, key); });
 }
 
 Result<FoundUplinks> usable_uplinks(const NetworkPlan &plan, const Tables &tables) {
@@ -114,8 +86,9 @@ Result<bool> in_place(const cni::Config &config, const NetworkPlan &plan, const 
     if (!there || !is_as_wanted(*there, plan.entry) || !TRY(has_limit_group(tables, plan.limit_group)))
         return false;
     const auto cidrs = keys_of(plan);
-    const auto known = TRY(cidrs_of(tables, plan.id));
-    if (!are_in(cidrs, known) || !are_in(known, cidrs))
+    bool are_right = true;
+    const auto known = TRY(cidrs_of(tables, plan.id, &are_right));
+    if (!are_right || !are_in(cidrs, known) || !are_in(known, cidrs))
         return false;
     if (const auto kept = TRY(newest_cidrs(config)); kept && *kept != cidr_prefixes(cidrs))
         return false;
@@ -251,30 +224,6 @@ Result<void> restore_no_masquerade(const cni::Request &request, const NetworkPla
                               exempt);
 }
 
-// Whether those of the newest ADD are there. If these are not kept: those of the configuration or of the newest living
-// pod.
-Result<bool> shows_cidrs(const cni::Config &config, const Tables &tables, const endpoint &record) {
-    const auto known = TRY(cidrs_of(tables, record.network));
-    if (const auto newest = TRY(newest_cidrs(config)))
-        return std::ranges::all_of(
-            *newest, [&](const Prefix &prefix) { return is_in(known, make_cluster_cidr_key(record.network, prefix)); });
-    const auto are_known = [&](const cni::Config &one) -> Result<bool> {
-        return are_in(keys_of(TRY(plan_network(one, recorded_facts(record)))), known);
-    };
-    if (TRY(are_known(config)))
-        return true;
-    const auto newest = newest_config(TRY(living_on_disk(config.state_dir)), config.name);
-    return newest ? are_known(*newest) : Result<bool>(false);
-}
-
-// An ADD that changes them may be under way.
-Result<bool> has_cidrs(const cni::Config &config, const Tables &tables, const endpoint &record) {
-    if (TRY(shows_cidrs(config, tables, record)))
-        return true;
-    const Lock lock = TRY(Lock::shared(config.bpffs));
-    return shows_cidrs(config, tables, record);
-}
-
 // How the configuration wants packets to the outside rewritten on this node.
 Result<endpoint_masquerade> masquerade_of(const cni::Config &config) {
     return config.ip_masq ? choose_masquerade() : Result<endpoint_masquerade>(ENDPOINT_MASQUERADE_NONE);
@@ -296,24 +245,6 @@ Result<NetworkPlan> plan_recorded_network(const cni::Config &config, const endpo
     NodeFacts facts = recorded_facts(record);
     facts.hook_kind = TRY(choose_hook_kind(config)); // of the uplinks
     return plan_network(config, facts);
-}
-
-Result<void> keep_cidrs(const Tables &tables, cni::Config &config) {
-    const NetworkPlan plan = TRY(plan_network(config, {}));
-    const auto known = TRY(cidrs_of(tables, plan.id)), wanted = keys_of(plan);
-    if (TRY(tables.networks.find(plan.id)) && are_in(wanted, known) && !are_in(known, wanted))
-        config.cluster_cidrs = cidr_prefixes(known);
-    return {};
-}
-
-Result<void> put_cidrs(const Tables &tables, std::uint32_t network, const std::vector<cluster_cidr_key> &wanted) {
-    const auto there = TRY(cidrs_of(tables, network));
-    for (const cluster_cidr_key &key : wanted)
-        TRY(tables.cluster_cidrs.update(key, make_prefix_value(prefix_of(key))));
-    for (const cluster_cidr_key &key : there)
-        if (!is_in(wanted, key))
-            TRY(tables.cluster_cidrs.remove(key));
-    return are_in(wanted, there) && are_in(there, wanted) ? Result<void>{} : count_isolation_change(tables.watches);
 }
 
 Result<void> enter_network(const cni::Request &request, const NetworkPlan &plan,
@@ -365,8 +296,14 @@ Result<void> check_network(const cni::Request &request, const Tables &tables, co
     if (lacks_uplink_programs(record, *there))
         return Error{ErrorCode::check_failed, "network " + config.name + " has no programs on uplinks",
                      "`podlanectl repair` attaches them"};
+    if (there->has_uplinks > kJudgedUplinks || (record.masquerade & ~there->masquerade) != 0)
+        return missing("the entry of network " + config.name + " in " PODLANE_MAP_NETWORKS " is wrong");
     if (!TRY(has_cidrs(config, tables, record)))
         return missing("clusterCIDRs of network " + config.name + " are gone from " PODLANE_MAP_CIDRS);
+    bool are_right = true;
+    TRY(cidrs_of(tables, record.network, &are_right));
+    if (!are_right)
+        return missing("an entry of network " + config.name + " in " PODLANE_MAP_CIDRS " is wrong");
     if (has_egress_route(config) && TRY(find_own_address_rules()) != OwnAddressRules::all)
         return Error{ErrorCode::check_failed,
                      "the routing rules by which the programs know the node's own addresses are gone",

@@ -5,6 +5,7 @@
 
 #include "loader/pins.hpp"
 #include "loader/record.hpp"
+#include "plugin/cluster_cidrs.hpp"
 #include "plugin/cni/types.hpp"
 #include "plugin/egress_route.hpp"
 #include "plugin/plan.hpp"
@@ -24,19 +25,12 @@ Result<NodeFacts> network_facts(const cni::Config &config, const std::optional<E
 // that masquerades is that of its ADD.
 Result<NetworkPlan> plan_recorded_network(const cni::Config &config, const endpoint &record);
 
-// For an endpoint that is repaired: takes the cluster CIDRs that the maps have, if they include the configuration's. An
-// ADD whose pod is deleted since may have been the newest.
-Result<void> keep_cidrs(const Tables &tables, cni::Config &config);
-
 // Makes sure that all of it is there. `rollback` keeps the shared lock under which it stays, until all that comes after
 // is rolled back or committed: others neither take the network for unused nor change what a rollback would restore.
 // If its own uplink, by `egress`, was changed, all that leaves by it follows.
 Result<void> enter_network(const cni::Request &request, const NetworkPlan &plan,
                            const std::optional<EgressRoute> &egress, const Tables &tables, net::Netlink &host,
                            Rollback &rollback);
-
-// Its cluster CIDRs from now on. New ones come before old ones go.
-Result<void> put_cidrs(const Tables &tables, std::uint32_t network, const std::vector<cluster_cidr_key> &wanted);
 
 // Removes all of it unless another endpoint than the request's is left, in the maps or, if those lost it, on disk. The
 // rules of netfilter stay while an interface lives of which neither says what network it is of.

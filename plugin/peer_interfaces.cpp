@@ -48,6 +48,13 @@ bool is_same(source_route a, const source_route &b) {
     return same_bytes(a, b);
 }
 
+// prevResult has no subnets: what ADD knew of them is taken as it is.
+source_route without_unknown(source_route there, const source_route &wanted) {
+    if (wanted.uplink != 0 && wanted.prefix_bits == 0)
+        there.prefix_bits = 0;
+    return there;
+}
+
 // Slots behind the entries of the endpoint: of an interface that is gone, or one that they have already. One that an
 // ADD or DEL has not finished may have slots there, too.
 Result<std::vector<source_slot_key>> stale_slots(const endpoint &record, const SourceEntries &entries,
@@ -222,17 +229,14 @@ Result<void> remove_stale_slots(const endpoint &record, const SourceEntries &ent
 Result<void> check_source_routes(const endpoint &record, const SourceEntries &entries,
                                  const std::vector<PeerInterface> &peers, const Tables &tables) {
     for (const auto &[key, wanted] : entries.routes) {
-        auto there = TRY(tables.source_routes.find(key));
-        // prevResult has no subnets: what ADD knew of them is taken as it is.
-        if (there && wanted.uplink != 0 && wanted.prefix_bits == 0)
-            there->prefix_bits = 0;
-        if (!there || !is_same(*there, wanted))
+        const auto there = TRY(tables.source_routes.find(key));
+        if (!there || !is_same(without_unknown(*there, wanted), wanted))
             return gone("the source route of " + to_string(wanted.source) + " from interface " +
                         std::to_string(key.ifindex) + " is gone from " PODLANE_MAP_SOURCE_ROUTES " or wrong");
     }
     for (const auto &[key, wanted] : entries.slots) {
         const auto there = TRY(tables.source_slots.find(key));
-        if (!there || there->ifindex != wanted.ifindex || there->source != wanted.source)
+        if (!there || !is_same(without_unknown(*there, wanted), wanted))
             return gone("slot " + std::to_string(key.number) + " of interface " + std::to_string(key.ifindex) +
                         " is missing from " PODLANE_MAP_SOURCE_SLOTS " or wrong");
     }

@@ -87,7 +87,7 @@ class CtlMaps : public testing::Test {
         if (is_history)
             options.map_flags = BPF_F_MMAPABLE;
         const std::uint32_t entries = shape.type == BPF_MAP_TYPE_RINGBUF ? kRingBytes : has_one ? 1 : 64;
-        const Fd map(bpf_map_create(shape.type, "ctl_test", shape.key_size, shape.value_size, entries, &options));
+        const Fd map(bpf_map_create(shape.type, pin.c_str(), shape.key_size, shape.value_size, entries, &options));
         ASSERT_TRUE(map) << pin << ": " << std::strerror(errno);
         ASSERT_EQ(bpf_obj_pin(map.get(), pin_path(root_, pin).c_str()), 0) << pin << ": " << std::strerror(errno);
     }

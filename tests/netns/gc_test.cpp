@@ -46,8 +46,8 @@ class GcTest : public VerbsTest {
         bpf_map_create_opts options{};
         options.sz = sizeof options;
         options.map_flags = facts.flags;
-        Fd made(bpf_map_create(static_cast<bpf_map_type>(facts.type), "endpoints", facts.key_size, facts.value_size,
-                               facts.max_entries, &options));
+        Fd made(bpf_map_create(static_cast<bpf_map_type>(facts.type), PODLANE_MAP_ENDPOINTS, facts.key_size,
+                               facts.value_size, facts.max_entries, &options));
         fs::remove(old.path());
         ASSERT_EQ(bpf_obj_pin(made.get(), old.path().c_str()), 0);
         const Endpoints now = Endpoints::of(std::move(made), old.path());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The slots of a container with three interfaces: CHECK, doctor and repair compare all of them with the plan.
+#include "maps/entries.hpp"
 #include "tests/netns/sources.hpp"
 
 namespace podlane::test {
@@ -51,6 +52,25 @@ TEST_F(SourceRoutingSlots, ThatAreMissingAreFoundAndRestored) {
                 ASSERT_TRUE(require(table_->remove(key)));
                 expect_repaired(ifname);
             }
+}
+
+// All of an entry counts: by which uplink and from which MAC a packet leaves that is sent again.
+TEST_F(SourceRoutingSlots, ThatAreChangedAreFoundAndRestored) {
+    const auto all = require(table_->entries());
+    const auto &[key, whole] = all.at(0);
+    for (const auto change :
+         {+[](source_route &route) { route.uplink ^= 0x41; },
+          +[](source_route &route) { route.gateway = route.source; },
+          +[](source_route &route) { route.host_mac[5] ^= 0x41; }, +[](source_route &route) { route.mtu ^= 0x41; }}) {
+        source_route changed = whole;
+        change(changed);
+        require(table_->update(key, changed));
+        for (const char *ifname : kNames)
+            if (SourceLab::host_veth(*pod_, ifname) == key.ifindex)
+                expect_repaired(ifname);
+        const auto now = require(table_->find(key));
+        EXPECT_TRUE(now && same_bytes(*now, whole));
+    }
 }
 
 // Behind the others: of an interface that is gone, or of one that has its slot already.

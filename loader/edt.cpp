@@ -31,9 +31,7 @@ std::uint64_t most_bytes(std::uint64_t rate, std::uint64_t burst) {
 net::HtbSpec htb_for(std::uint32_t ifindex, std::uint64_t rate, std::uint64_t burst) {
     limit given{};
     make_limit(&given, std::max<std::uint64_t>(rate, 1), burst);
-    return {ifindex,         LIMIT_QDISC,
-            LIMIT_CLASS,     edt_bytes_per_s(rate),
-            given.target_ns, most_bytes(rate, burst) + kLargestPacket};
+    return {ifindex, LIMIT_QDISC, LIMIT_CLASS, edt_bytes_per_s(rate), given.target_ns, edt_queue_bytes(rate, burst)};
 }
 
 // Another qdisc on the loopback interface, where it is tried, has the kernel say EEXIST, whatever it knows.
@@ -52,6 +50,10 @@ Result<std::string> edt_qdisc() {
 
 std::uint64_t edt_bytes_per_s(std::uint64_t rate_bits_per_s) {
     return std::max<std::uint64_t>(std::min<std::uint64_t>(rate_bits_per_s, HIGHEST_RATE) / 8, 1);
+}
+
+std::uint64_t edt_queue_bytes(std::uint64_t rate_bits_per_s, std::uint64_t burst_bits) {
+    return most_bytes(rate_bits_per_s, burst_bits) + kLargestPacket;
 }
 
 Result<std::string> put_edt(std::uint32_t ifindex, std::uint64_t rate_bits_per_s, std::uint64_t burst_bits) {

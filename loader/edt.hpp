@@ -21,6 +21,9 @@ inline bool is_edt_qdisc(std::string_view kind) { return kind == "fq" || kind ==
 // The rate that a class of `htb` holds a limit to.
 std::uint64_t edt_bytes_per_s(std::uint64_t rate_bits_per_s);
 
+// The bytes that may wait in its queue.
+std::uint64_t edt_queue_bytes(std::uint64_t rate_bits_per_s, std::uint64_t burst_bits);
+
 // Replaces the kernel's default qdisc with Podlane's, or changes Podlane's to this limit. Its kind; empty, and nothing
 // changed, if the kernel has none or a foreign qdisc is there.
 Result<std::string> put_edt(std::uint32_t ifindex, std::uint64_t rate_bits_per_s, std::uint64_t burst_bits);

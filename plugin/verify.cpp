@@ -217,13 +217,27 @@ Result<void> check_host_services(Checked &c) {
     return {};
 }
 
-Result<void> check_class_rate(net::Netlink &netlink, std::uint32_t ifindex, const std::string &where,
-                              std::uint64_t bytes_per_s) {
+Result<void> check_class_rate(net::Netlink &netlink, std::uint32_t ifindex, const std::string &qdisc,
+                              const std::string &where, std::uint64_t bytes_per_s) {
     const auto has = TRY(net::htb_class_rate(netlink, ifindex, LIMIT_CLASS)); // none of fq and of foreign qdiscs
+    if (!has && qdisc == "htb" && TRY(net::has_root_qdisc(netlink, ifindex, LIMIT_QDISC)))
+        return gone("the class of the limit is gone from the qdisc on " + where);
     if (!has || *has == bytes_per_s)
         return {};
     return gone("the qdisc of the limit on " + where + " has a rate of " + std::to_string(*has * 8) +
                 " bit/s instead of " + std::to_string(bytes_per_s * 8));
+}
+
+// The kernel's own queue, another program's, or one that holds much less, drops what the bucket admits.
+Result<void> check_queue(Checked &c, const bandwidth &most) {
+    const auto leaf = TRY(net::leaf_qdisc(c.host, c.record.ifindex, LIMIT_CLASS));
+    const std::uint64_t wanted = edt_queue_bytes(most.ingress_rate_bits_per_s, most.ingress_burst_bits);
+    if (leaf.kind == "bfifo" && leaf.limit >= std::min<std::uint64_t>(wanted, UINT32_MAX) / 2)
+        return {};
+    return gone("the queue of the limit on " + c.host_ifname() +
+                (leaf.kind == "bfifo"
+                     ? " holds " + std::to_string(leaf.limit) + " bytes instead of " + std::to_string(wanted)
+                     : " is gone"));
 }
 
 // By what the maps say now. A direction without a limit keeps a qdisc, which holds nothing.
@@ -231,8 +245,11 @@ Result<void> check_limiter_rates(Checked &c, const Tables &tables) {
     const std::uint32_t ifindex = c.record.ifindex;
     const bandwidth limits = TRY(tables.bandwidths.find(ifindex)).value_or(bandwidth{});
     const bandwidth most = TRY(with_borrowed(tables.bandwidths, tables.limit_states, ifindex, limits));
-    if ((c.record.flags & INTERFACE_LIMIT_EDT) != 0 && limits.ingress_rate_bits_per_s != 0)
-        TRY(check_class_rate(c.host, ifindex, c.host_ifname(), edt_bytes_per_s(most.ingress_rate_bits_per_s)));
+    if ((c.record.flags & INTERFACE_LIMIT_EDT) != 0 && limits.ingress_rate_bits_per_s != 0) {
+        TRY(check_class_rate(c.host, ifindex, c.qdisc, c.host_ifname(), edt_bytes_per_s(most.ingress_rate_bits_per_s)));
+        if (c.qdisc == "htb" && TRY(net::has_root_qdisc(c.host, ifindex, LIMIT_QDISC)))
+            TRY(check_queue(c, most));
+    }
     const std::uint64_t rate = limits.egress_rate_bits_per_s;
     if (c.record.shaped == 0)
         return {};
@@ -240,7 +257,8 @@ Result<void> check_limiter_rates(Checked &c, const Tables &tables) {
         return gone("the qdisc of the limit is gone from interface " + c.request.ifname +
                     " of the container: what it sends beyond the limit is dropped instead of held");
     // Without a limit a killed `bandwidth set` has shaped it.
-    return check_class_rate(c.pod, c.record.pod_ifindex, "interface " + c.request.ifname + " of the container",
+    return check_class_rate(c.pod, c.record.pod_ifindex, c.pod_qdisc,
+                            "interface " + c.request.ifname + " of the container",
                             shaper_bytes_per_s(rate != 0 ? rate : HIGHEST_RATE));
 }
 

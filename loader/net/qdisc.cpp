@@ -185,6 +185,20 @@ Result<std::optional<std::uint64_t>> htb_class_rate(Netlink &netlink, std::uint3
     return rate;
 }
 
+Result<LeafQdisc> leaf_qdisc(Netlink &netlink, std::uint32_t ifindex, std::uint32_t class_id) {
+    LeafQdisc leaf;
+    const Outcome outcome = // NLM_F_ECHO: as in ingress_qdisc()
+        request(netlink, Message(RTM_GETQDISC, kChange | NLM_F_ECHO, qdisc_header(ifindex, class_id, 0)),
+                [&](nlmsghdr *answer) {
+                    const Attributes<TCA_MAX> of(answer, sizeof(tcmsg));
+                    leaf.kind = of.text(TCA_KIND);
+                    leaf.limit = of.get<tc_fifo_qopt>(TCA_OPTIONS).value_or(tc_fifo_qopt{}).limit;
+                });
+    if (!outcome.ok() && !outcome.is({EINVAL, ENOENT, ENODEV, EOPNOTSUPP}))
+        return outcome.as_error("looking for the queue of the limit on interface " + std::to_string(ifindex));
+    return leaf;
+}
+
 Result<bool> has_root_qdisc(Netlink &netlink, std::uint32_t ifindex, std::uint32_t handle) {
     const Outcome outcome = // NLM_F_ECHO: as in ingress_qdisc()
         request(netlink, Message(RTM_GETQDISC, kChange | NLM_F_ECHO, qdisc_header(ifindex, TC_H_ROOT, handle)));

@@ -48,6 +48,12 @@ Result<bool> set_fq(Netlink &netlink, const FqSpec &fq);
 Result<bool> set_htb(Netlink &netlink, const HtbSpec &htb);
 // Of a class of `htb`, in bytes per second; none if the link has no such class.
 Result<std::optional<std::uint64_t>> htb_class_rate(Netlink &netlink, std::uint32_t ifindex, std::uint32_t class_id);
+// The queue of a class of `htb`; no kind if the link has no such class, or the class one that the kernel made.
+struct LeafQdisc {
+    std::string kind{};
+    std::uint32_t limit = 0; // of `bfifo`, in bytes
+};
+Result<LeafQdisc> leaf_qdisc(Netlink &netlink, std::uint32_t ifindex, std::uint32_t class_id);
 Result<bool> has_root_qdisc(Netlink &netlink, std::uint32_t ifindex, std::uint32_t handle);
 // Only a root qdisc with this handle. false: was not there.
 Result<bool> remove_root_qdisc(Netlink &netlink, std::uint32_t ifindex, std::uint32_t handle);

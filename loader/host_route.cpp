@@ -70,6 +70,12 @@ Result<std::optional<net::RouteSpec>> used_route(net::Netlink &host, const ip_ad
     return used;
 }
 
+// A pod of the node's own namespace (CNI_NETNS_OVERRIDE) makes its addresses the node's.
+Result<bool> is_pod_of_node(net::Netlink &host, const net::RouteSpec &used, std::uint32_t host_veth) {
+    const auto link = TRY(net::find_link(host, host_veth));
+    return used.type == net::kLocal && link && !link->peer_nsid && link->peer_ifindex == used.ifindex;
+}
+
 bool by_destination(const net::RouteSpec &a, const net::RouteSpec &b) {
     return std::memcmp(&a.destination.addr, &b.destination.addr, sizeof a.destination.addr) < 0;
 }
@@ -139,9 +145,9 @@ Result<std::optional<Error>> HostRoutes::find_hiding(const net::RouteSpec &plann
     }
     if (is_in_main && used->ifindex == planned.ifindex && used->type == net::kUnicast)
         return std::optional(shares(*used, TRY(net::link_name(planned.ifindex))));
-    if (is_in_main || used->table == net::kLocalTable)
-        return std::optional(hides(*used, planned, TRY(net::link_name(planned.ifindex))));
-    return std::optional<Error>{};
+    if (!is_in_main && (used->table != net::kLocalTable || TRY(is_pod_of_node(host_, *used, planned.ifindex))))
+        return std::optional<Error>{};
+    return std::optional(hides(*used, planned, TRY(net::link_name(planned.ifindex))));
 }
 
 Result<std::optional<net::RouteSpec>> best_route(net::Netlink &netlink, std::uint32_t table, const ip_addr &addr) {

@@ -7,6 +7,7 @@
 #include "maps/errors.hpp"
 #include "plugin/endpoint.hpp"
 #include "plugin/peer_interfaces.hpp"
+#include "plugin/pod_rules.hpp"
 
 #include <algorithm>
 #include <vector>
@@ -65,9 +66,17 @@ bool is_next_hop(const Plan &plan, const std::optional<ip_addr> &gateway) {
            std::ranges::any_of(plan.pod_neighbours, [&](const net::Neighbour &one) { return one.addr == *gateway; });
 }
 
-Result<void> restore_one(const Inside &in, const Plan &plan, net::RouteSpec route) {
-    const auto family = net::family_of(route.destination.addr);
-    const auto there = TRY(net::list_routes(in.pod, route.ifindex, family, net::kAllTables));
+// Of the interface: a later plugin may have moved some to another table. Rules in the container have copies in theirs.
+Result<std::vector<net::RouteSpec>> routes_of(net::Netlink &pod, const endpoint &record, net::Family family) {
+    auto all = TRY(net::list_routes(pod, record.pod_ifindex, family, net::kAllTables));
+    std::erase_if(all, [&](const net::RouteSpec &one) {
+        return is_pod_rules_table(record, one.table.value_or(net::kMainTable));
+    });
+    return all;
+}
+
+Result<void> restore_one(const Inside &in, const endpoint &record, const Plan &plan, net::RouteSpec route) {
+    const auto there = TRY(routes_of(in.pod, record, net::family_of(route.destination.addr)));
     if (plan.uplink == 0)
         TRY(step_behind_other_link(in.pod, route));
     const auto same = std::ranges::find(there, route.destination, &net::RouteSpec::destination);
@@ -98,7 +107,7 @@ Result<std::optional<Error>> find_refusing(const Inside &in, const net::RouteSpe
 // the interface's own by a gateway that is not ours leads astray.
 Result<void> check_pod_routes(const Inside &in, const endpoint &record, const Plan &plan) {
     for (const net::Family family : {net::Family::ipv4, net::Family::ipv6}) {
-        const auto present = TRY(net::list_routes(in.pod, record.pod_ifindex, family, net::kAllTables));
+        const auto present = TRY(routes_of(in.pod, record, family));
         for (const net::RouteSpec &route : plan.pod_routes) {
             if (is_ipv4(route.destination.addr) != (family == net::Family::ipv4))
                 continue;
@@ -122,7 +131,7 @@ Result<void> restore_pod_routes(const Inside &in, const endpoint &record, const 
     Errors errors;
     for (net::RouteSpec route : plan.pod_routes) {
         route.ifindex = record.pod_ifindex;
-        errors.add(restore_one(in, plan, std::move(route)));
+        errors.add(restore_one(in, record, plan, std::move(route)));
     }
     return std::move(errors).result();
 }

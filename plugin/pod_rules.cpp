@@ -15,9 +15,11 @@ namespace {
 constexpr std::uint32_t kPriority = 0x504c; // "PL", before the main table's 32766
 constexpr std::uint32_t kFirstTable = 0x504c0000;
 
+std::uint32_t first_table(const endpoint &record) { return kFirstTable + record.pod_ifindex * ENDPOINT_ADDRESSES; }
+
 // Each address has a table, as each may have a gateway of its own.
 net::RuleSpec rule_for(const endpoint &record, std::size_t number) {
-    const auto table = kFirstTable + record.pod_ifindex * ENDPOINT_ADDRESSES + static_cast<std::uint32_t>(number);
+    const auto table = first_table(record) + static_cast<std::uint32_t>(number);
     return {.source =
                 host_prefix(record.addresses[number]), // NOLINT(cppcoreguidelines-pro-bounds-constant-array-index)
             .table = table,
@@ -108,6 +110,10 @@ Result<void> put_route(net::Netlink &pod, const endpoint &record, const net::Rou
 Error failed(std::string sentence) { return {ErrorCode::check_failed, std::move(sentence), kRecreateSandbox}; }
 
 } // namespace
+
+bool is_pod_rules_table(const endpoint &record, std::uint32_t table) {
+    return table >= first_table(record) && table - first_table(record) < ENDPOINT_ADDRESSES;
+}
 
 Result<void> put_pod_rules(net::Netlink &pod, const endpoint &record, const std::vector<cni::Address> &own) {
     for (std::size_t i = 0; i < addresses_in(record).size(); ++i) {

@@ -7,6 +7,7 @@
 #include "plugin/cni/types.hpp"
 #include "loader/net/link.hpp"
 
+#include <cstdint>
 #include <vector>
 
 namespace podlane {
@@ -15,6 +16,8 @@ namespace podlane {
 // default route by the address's gateway if `own` has one. What is there and right stays. Rules and tables go with the
 // container's namespace; DEL takes them out of one that stays.
 Result<void> put_pod_rules(net::Netlink &pod, const endpoint &record, const std::vector<cni::Address> &own);
+// Whether it is one of these tables.
+bool is_pod_rules_table(const endpoint &record, std::uint32_t table);
 Result<bool> has_pod_rules(net::Netlink &pod, const endpoint &record);
 // Missing routes and rules count as removed.
 Result<void> remove_pod_rules(net::Netlink &pod, const endpoint &record);

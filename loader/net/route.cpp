@@ -141,6 +141,9 @@ ip_addr unrouted_addr(Family family) {
                                   : ip_addr{{htonl(0x40000000U), 0, 0, 0}}; // 4000::, unallocated (RFC 3513)
 }
 
+// Without it, IPv4's table is always main.
+std::uint32_t with_table(const ip_addr &addr) { return is_ipv4(addr) ? RTM_F_LOOKUP_TABLE : 0U; }
+
 // The route entry that a lookup of `addr` ends at, whatever it is.
 Outcome look_up(Netlink &netlink, const ip_addr &addr, std::optional<RouteSpec> &found, std::uint32_t flags = 0) {
     rtmsg header{};
@@ -150,6 +153,13 @@ Outcome look_up(Netlink &netlink, const ip_addr &addr, std::optional<RouteSpec> 
     Message message(RTM_GETROUTE, kChange, header);
     message.put(RTA_DST, addr);
     return request(netlink, std::move(message), [&](nlmsghdr *answer) { found = parse_route(answer); });
+}
+
+std::optional<RouteSpec> used_for(Netlink &netlink, const RouteSpec &route) {
+    const ip_addr &first = route.destination.addr;
+    std::optional<RouteSpec> used;
+    look_up(netlink, route.destination.length == 0 ? unrouted_addr(family_of(first)) : first, used, with_table(first));
+    return used;
 }
 
 // The match that find_route() promises.
@@ -202,8 +212,7 @@ Result<std::vector<RouteSpec>> list_routes(Netlink &netlink, std::uint32_t ifind
 
 Result<std::optional<RouteSpec>> find_route(Netlink &netlink, const RouteSpec &route) {
     const Family family = family_of(route.destination.addr);
-    std::optional<RouteSpec> used;
-    look_up(netlink, route.destination.length == 0 ? unrouted_addr(family) : route.destination.addr, used);
+    const auto used = used_for(netlink, route);
     if (used && is_wanted(*used, route))
         return used;
     // Another table, or one that a better route hides: a dump of 10,000 routes takes the kernel a millisecond.
@@ -215,10 +224,7 @@ Result<std::optional<RouteSpec>> find_route(Netlink &netlink, const RouteSpec &r
 }
 
 Result<bool> is_in_use(Netlink &netlink, const RouteSpec &route) {
-    std::optional<RouteSpec> used;
-    look_up(netlink,
-            route.destination.length == 0 ? unrouted_addr(family_of(route.destination.addr)) : route.destination.addr,
-            used);
+    const auto used = used_for(netlink, route);
     return used && is_wanted(*used, route);
 }
 
@@ -234,8 +240,7 @@ bool is_of_daemon(const RouteSpec &route) {
 
 Result<std::optional<RouteSpec>> route_to(Netlink &netlink, const ip_addr &addr) {
     std::optional<RouteSpec> found;
-    const std::uint32_t flags = is_ipv4(addr) ? RTM_F_LOOKUP_TABLE : 0U; // without it IPv4's table is always main
-    const Outcome outcome = look_up(netlink, addr, found, flags);
+    const Outcome outcome = look_up(netlink, addr, found, with_table(addr));
     if (!outcome.ok() && !outcome.is({ENETUNREACH, EHOSTUNREACH, EINVAL, EACCES}))
         return outcome.as_error("looking for the route to " + to_string(addr));
     return found;

@@ -208,12 +208,16 @@ TEST_F(ChangedVethTest, WithoutARecordGroupsAreNotCompared) {
 // Whoever made it, the pod's own route is behind it.
 TEST_F(ChangedVethTest, ARouteBehindAnotherOfTheContainerIsRestored) {
     const auto container = node_.container();
-    container->run("ip route add blackhole default");
+    container->run("ip link add other type veth peer name peer");
+    container->run("ip link set other up");
+    container->run("ip addr add 192.0.2.2/24 dev other");
+    container->run("ip route add default via 192.0.2.1");
     const Reply added = add(*container);
     ASSERT_THAT(added, succeeds());
     const Pod made = look_at(container, added.json);
     const std::string routes = container->run("ip route");
     container->run("ip route flush dev eth0");
+    EXPECT_THAT(check(made), fails_with(105, {"169.254.1.1/32"}));
     EXPECT_THAT(ctl("repair"), prints(0));
     EXPECT_EQ(container->run("ip route"), routes);
     EXPECT_THAT(check(made), succeeds());

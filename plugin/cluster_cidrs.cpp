@@ -12,6 +12,25 @@
 #include <algorithm>
 
 namespace podlane {
+namespace {
+
+// Whether those of the newest ADD are there. If these are not kept: those of the configuration or of the newest living
+// pod.
+Result<bool> shows_cidrs(const cni::Config &config, const Tables &tables, const endpoint &record) {
+    const auto known = TRY(cidrs_of(tables, record.network));
+    if (const auto newest = TRY(newest_cidrs(config)))
+        return std::ranges::all_of(
+            *newest, [&](const Prefix &prefix) { return is_in(known, make_cluster_cidr_key(record.network, prefix)); });
+    const auto are_known = [&](const cni::Config &one) -> Result<bool> {
+        return are_in(keys_of(TRY(plan_network(one, recorded_facts(record)))), known);
+    };
+    if (TRY(are_known(config)))
+        return true;
+    const auto newest = newest_config(TRY(living_on_disk(config.state_dir)), config.name);
+    return newest ? are_known(*newest) : Result<bool>(false);
+}
+
+} // namespace
 
 Result<std::vector<cluster_cidr_key>> cidrs_of(const Tables &tables, std::uint32_t network, bool *are_right) {
     std::vector<cluster_cidr_key> own;
@@ -64,26 +83,6 @@ Result<void> put_cidrs(const Tables &tables, std::uint32_t network, const std::v
     return were_right && are_in(wanted, there) && are_in(there, wanted) ? Result<void>{}
                                                                         : count_isolation_change(tables.watches);
 }
-
-namespace {
-
-// Whether those of the newest ADD are there. If these are not kept: those of the configuration or of the newest living
-// pod.
-Result<bool> shows_cidrs(const cni::Config &config, const Tables &tables, const endpoint &record) {
-    const auto known = TRY(cidrs_of(tables, record.network));
-    if (const auto newest = TRY(newest_cidrs(config)))
-        return std::ranges::all_of(
-            *newest, [&](const Prefix &prefix) { return is_in(known, make_cluster_cidr_key(record.network, prefix)); });
-    const auto are_known = [&](const cni::Config &one) -> Result<bool> {
-        return are_in(keys_of(TRY(plan_network(one, recorded_facts(record)))), known);
-    };
-    if (TRY(are_known(config)))
-        return true;
-    const auto newest = newest_config(TRY(living_on_disk(config.state_dir)), config.name);
-    return newest ? are_known(*newest) : Result<bool>(false);
-}
-
-} // namespace
 
 // An ADD that changes them may be under way.
 Result<bool> has_cidrs(const cni::Config &config, const Tables &tables, const endpoint &record) {

@@ -195,9 +195,11 @@ void add_configured(const cni::Config &config, Plan &plan) {
     if (plan.result.dns.nameservers.empty())
         plan.result.dns = config.dns;
     plan.result.dns = config.runtime_dns.value_or(plan.result.dns);
-    for (cni::Route &route : plan.result.routes)
-        if (config.pod_mtu && route.mtu) // the pod has lowered the interface's, and not those of routes
+    for (cni::Route &route : plan.result.routes) {
+        const bool is_possible = is_ipv4(route.destination.addr) || plan.mtu >= kSmallestIpv6Mtu;
+        if (config.pod_mtu && route.mtu && is_possible) // the pod has lowered the interface's, and not those of routes
             route.mtu = std::min(*route.mtu, plan.mtu);
+    }
 }
 
 void plan_result(const cni::Request &request, const std::vector<cni::Address> &leased, Plan &plan) {

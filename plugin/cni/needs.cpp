@@ -21,8 +21,6 @@ bool keeps_addresses(const Config &config) {
            config.pod_may.at(static_cast<std::size_t>(PodSetting::keep_address)).granted;
 }
 
-bool queries_kubernetes(const Config &config) { return (config.identity & kKubernetes) != 0 || config.pod_ranges != 0; }
-
 constexpr auto kNeeds = std::to_array<Need>({
     {R"("host": "deny")", R"(without "isolation")",
      [](const Config &c) { return !c.isolation.host && !is_isolated(c); }},
@@ -40,8 +38,6 @@ constexpr auto kNeeds = std::to_array<Need>({
      [](const Config &c) { return !c.no_masquerade.empty() && !c.ip_masq; }},
     {R"("keepAddressSeconds")", R"(without "keepAddress")",
      [](const Config &c) { return c.keep_address_s != Config{}.keep_address_s && !keeps_addresses(c); }},
-    {R"("kubernetes")", R"(without "identity": ["kubernetes"] or "usePodCidr")",
-     [](const Config &c) { return c.kubernetes != Kubernetes{} && !queries_kubernetes(c); }},
     {R"("server" of "kubernetes")", R"(with "kubeconfig")",
      [](const Config &c) { return !c.kubernetes.server.empty() && !c.kubernetes.kubeconfig.empty(); }},
     {R"("firstPacket": "direct")", R"(with "fastPath": "off")",

@@ -60,13 +60,13 @@ Result<void> check_repeated(std::string_view text, Request &request) {
     return {};
 }
 
-// As with JSON: plugins differ in which one counts.
+// As with JSON: plugins differ in which one counts. An earlier version accepted it: what that made stays as it is.
 Result<void> check_repeated_argument(const Arguments &arguments, Request &request) {
     if (arguments.repeated.empty())
         return {};
     Error repeated{ErrorCode::invalid_environment, "CNI_ARGS has " + json::quote(arguments.repeated) + " twice",
                    "CNI_ARGS: leave one of the two"};
-    if (request.command != Command::del)
+    if (request.command == Command::add || request.command == Command::status)
         return repeated;
     request.ignored.push_back(repeated.message);
     return {};

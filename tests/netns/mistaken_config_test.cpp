@@ -26,7 +26,7 @@ TEST_F(MistakenConfigTest, IsRefusedByAddAndNotByDel) {
              {{{"routes", {{{"dst", "192.0.2.0/24"}, {"mtu", 67}}}}}, {"routes[0].mtu is 67", "at least 68"}},
              {{{"routes", {{{"dst", "2001:db8:7::/48"}, {"mtu", 1279}}}}}, {"routes[0].mtu is 1279", "least 1280"}},
              {{{"routes", {{{"dst", "192.0.2.0/24"}, {"mtu", 9000}}}}},
-              {"routes: 192.0.2.0/24 has mtu 9000", "1500"}}}) {
+              {"routes: 192.0.2.0/24 has mtu 9000", "1420"}}}) {
         SCOPED_TRACE(keys.dump());
         const auto container = node_.container();
         EXPECT_THAT(add(*container, keys), fails_with(7, says));

@@ -190,6 +190,7 @@ TEST_F(PodRangesTest, DoctorComparesThemWithTheNodesNetworks) {
     const Json config = of_node("Worker-1", {{"type", "podlane"}, {"ipam", {{"type", "host-local"}}}});
     const auto overlaps = [&](Json plugin) {
         std::filesystem::create_directories(path("conf"));
+        std::filesystem::create_directories(state());
         write("conf/10-podlane.conflist",
               Json{{"cniVersion", "1.0.0"}, {"name", "pods"}, {"plugins", {plugin}}}.dump());
         std::string found;

@@ -254,6 +254,10 @@ TEST(PlanMtu, OfARouteIsLoweredWithTheInterfacesByThePod) {
     request.config.pod_mtu = 1400;
     EXPECT_THAT(mtus(), ElementsAre(1400, 1300, 0));
     EXPECT_EQ(plan_of(request, lease_of({"198.18.1.2/24"}), 0).mtu, 1400U) << "a node without a default route";
+    request.config.routes = {{.destination = prefix("2001:db8:9::/48"), .mtu = 1500}};
+    request.config.pod_mtu = 1200;
+    EXPECT_THAT(refusal(request, lease_of({"198.18.1.2/24", "2001:db8:1::2/64"})).message,
+                testing::HasSubstr("mtu 1200 is too small"));
 }
 
 TEST(PlanMacs, StayAsTheyAreUnlessOneIsRequested) {

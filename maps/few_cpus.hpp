@@ -17,6 +17,8 @@ class OnFewCpus {
     OnFewCpus() noexcept;
     OnFewCpus(const OnFewCpus &) = delete;
     OnFewCpus &operator=(const OnFewCpus &) = delete;
+    OnFewCpus(OnFewCpus &&) = delete;
+    OnFewCpus &operator=(OnFewCpus &&) = delete;
     ~OnFewCpus();
 
   private:

@@ -60,6 +60,9 @@ class Inside : public Lan {
     void expect_followed(const Container &pod, const net::Namespace &owner) const {
         const EchoServer server(owner, GetParam(), kPort);
         const Endpoint from{addr(pod), kPodPort}, to{moving(), kPort};
+        ASSERT_TRUE(wait_until([&] { // the kernel makes an IPv6 address its own in a worker
+            return run(owner, words("ip route get " + to_string(moving()))).out.starts_with("local");
+        }));
         EXPECT_EQ(ask(pod.ns(), Transport::tcp, to, "hello", from), 0) << "at once";
         const Fd udp = open_socket(pod.ns(), Transport::udp, GetParam(), from);
         ASSERT_EQ(connect_to(udp, to), 0);

@@ -133,6 +133,15 @@ Result<std::optional<net::RouteSpec>> HostRoutes::find_twin(const net::RouteSpec
     return twin == twins_->end() ? std::optional<net::RouteSpec>{} : *twin;
 }
 
+Result<bool> HostRoutes::follow(const net::RouteSpec &planned) {
+    const ip_addr &addr = planned.destination.addr;
+    const auto used = TRY(net::route_to(host_, addr));
+    if (!used || used->table != net::kMainTable || used->destination != planned.destination ||
+        !leads_to(*used, planned.ifindex))
+        return false;
+    return is_ipv4(addr) || !TRY(find_twin(*used));
+}
+
 Result<std::optional<Error>> HostRoutes::find_hiding(const net::RouteSpec &planned) {
     const ip_addr &addr = planned.destination.addr;
     const auto used = TRY(used_route(host_, addr));

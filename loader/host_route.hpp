@@ -22,6 +22,8 @@ class HostRoutes {
   public:
     explicit HostRoutes(net::Netlink &host) : host_(host) {}
 
+    // Whether the planned route decides alone about the packets to the pod: nothing else is to be looked at.
+    Result<bool> follow(const net::RouteSpec &planned);
     // Of a planned route that is there: ErrorCode::check_failed, with the remedy, if the kernel prefers another one of
     // the main or the local table, or has more next hops than the host-side veth. What the routes of other tables do is
     // for NodeRules to say.

@@ -67,16 +67,19 @@ bool is_next_hop(const Plan &plan, const std::optional<ip_addr> &gateway) {
 }
 
 // Of the interface: a later plugin may have moved some to another table. Rules in the container have copies in theirs.
-Result<std::vector<net::RouteSpec>> routes_of(net::Netlink &pod, const endpoint &record, net::Family family) {
-    auto all = TRY(net::list_routes(pod, record.pod_ifindex, family, net::kAllTables));
+std::vector<net::RouteSpec> own_of(std::vector<net::RouteSpec> all, const endpoint &record) {
     std::erase_if(all, [&](const net::RouteSpec &one) {
-        return is_pod_rules_table(record, one.table.value_or(net::kMainTable));
+        return one.ifindex != record.pod_ifindex || is_pod_rules_table(record, one.table.value_or(net::kMainTable));
     });
     return all;
 }
 
+Result<std::vector<net::RouteSpec>> all_in(net::Netlink &pod, net::Family family) {
+    return net::list_routes(pod, 0, family, net::kAllTables);
+}
+
 Result<void> restore_one(const Inside &in, const endpoint &record, const Plan &plan, net::RouteSpec route) {
-    const auto there = TRY(routes_of(in.pod, record, net::family_of(route.destination.addr)));
+    const auto there = own_of(TRY(all_in(in.pod, net::family_of(route.destination.addr))), record);
     if (plan.uplink == 0)
         TRY(step_behind_other_link(in.pod, route));
     const auto same = std::ranges::find(there, route.destination, &net::RouteSpec::destination);
@@ -107,7 +110,9 @@ Result<std::optional<Error>> find_refusing(const Inside &in, const net::RouteSpe
 // the interface's own by a gateway that is not ours leads astray.
 Result<void> check_pod_routes(const Inside &in, const endpoint &record, const Plan &plan) {
     for (const net::Family family : {net::Family::ipv4, net::Family::ipv6}) {
-        const auto present = TRY(routes_of(in.pod, record, family));
+        auto all = TRY(all_in(in.pod, family));
+        const bool may_refuse = std::ranges::any_of(all, refuses_packets);
+        const auto present = own_of(std::move(all), record);
         for (const net::RouteSpec &route : plan.pod_routes) {
             if (is_ipv4(route.destination.addr) != (family == net::Family::ipv4))
                 continue;
@@ -118,9 +123,7 @@ Result<void> check_pod_routes(const Inside &in, const endpoint &record, const Pl
                 TRY(check_other(in, record, route, present));
                 continue;
             }
-            if (TRY(net::is_in_use(in.pod, *same)))
-                continue;
-            if (auto refusing = TRY(find_refusing(in, *same)))
+            if (auto refusing = may_refuse ? TRY(find_refusing(in, *same)) : std::nullopt)
                 return *std::move(refusing);
         }
     }

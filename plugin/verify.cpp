@@ -153,7 +153,7 @@ Result<void> check_neighbours(Checked &c, const Plan &plan) {
 Result<void> check_host_routes(Checked &c, const Plan &plan) {
     for (net::RouteSpec route : plan.host_routes) {
         route.ifindex = c.record.ifindex;
-        if (route.append)
+        if (route.append || TRY(c.routes.follow(route)))
             continue;
         if (TRY(net::find_route(c.host, route))) {
             if (auto hiding = TRY(c.routes.find_hiding(route)))

@@ -155,13 +155,6 @@ Outcome look_up(Netlink &netlink, const ip_addr &addr, std::optional<RouteSpec> 
     return request(netlink, std::move(message), [&](nlmsghdr *answer) { found = parse_route(answer); });
 }
 
-std::optional<RouteSpec> used_for(Netlink &netlink, const RouteSpec &route) {
-    const ip_addr &first = route.destination.addr;
-    std::optional<RouteSpec> used;
-    look_up(netlink, route.destination.length == 0 ? unrouted_addr(family_of(first)) : first, used, with_table(first));
-    return used;
-}
-
 // The match that find_route() promises.
 bool is_wanted(const RouteSpec &found, const RouteSpec &wanted) {
     return found.destination == wanted.destination && found.type == wanted.type &&
@@ -212,7 +205,9 @@ Result<std::vector<RouteSpec>> list_routes(Netlink &netlink, std::uint32_t ifind
 
 Result<std::optional<RouteSpec>> find_route(Netlink &netlink, const RouteSpec &route) {
     const Family family = family_of(route.destination.addr);
-    const auto used = used_for(netlink, route);
+    const ip_addr &first = route.destination.addr;
+    std::optional<RouteSpec> used;
+    look_up(netlink, route.destination.length == 0 ? unrouted_addr(family) : first, used, with_table(first));
     if (used && is_wanted(*used, route))
         return used;
     // Another table, or one that a better route hides: a dump of 10,000 routes takes the kernel a millisecond.
@@ -221,11 +216,6 @@ Result<std::optional<RouteSpec>> find_route(Netlink &netlink, const RouteSpec &r
         if (is_wanted(candidate, route))
             return std::optional(candidate);
     return std::optional<RouteSpec>{};
-}
-
-Result<bool> is_in_use(Netlink &netlink, const RouteSpec &route) {
-    const auto used = used_for(netlink, route);
-    return used && is_wanted(*used, route);
 }
 
 bool is_of_link(const RouteSpec &route) {

@@ -38,8 +38,6 @@ Result<bool> add_route(Netlink &netlink, const RouteSpec &route);
 Result<bool> remove_route(Netlink &netlink, const RouteSpec &route);
 // By destination, table and type, and whichever of ifindex, gateway and priority are given. Cheap for the route in use.
 Result<std::optional<RouteSpec>> find_route(Netlink &netlink, const RouteSpec &route);
-// Whether a lookup of the destination's first address ends at it.
-Result<bool> is_in_use(Netlink &netlink, const RouteSpec &route);
 // Of one link in one table or in all, filtered by the kernel; none if the link or the table is missing.
 Result<std::vector<RouteSpec>> list_routes(Netlink &netlink, std::uint32_t ifindex, Family family,
                                            std::uint32_t table = kMainTable);

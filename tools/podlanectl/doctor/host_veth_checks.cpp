@@ -69,6 +69,8 @@ Result<void> look_at_host_routes(const EndpointView &e, Findings &findings) {
         if (is_off && !is_ipv4(addr))
             continue;
         const net::RouteSpec route{.destination = {addr, address_bits(addr)}, .ifindex = e.record.ifindex};
+        if (TRY(e.routes.follow(route)))
+            continue;
         if (TRY(net::find_route(e.host, route))) {
             if (const auto hiding = TRY(e.routes.find_hiding(route)))
                 report(findings, hiding->message, {}, hiding->hint);

@@ -38,9 +38,9 @@ IsRight is_as_planned(const PlannedMap &planned) {
     return [name = planned.name, facts = planned.facts](const Fd &pin) -> Result<bool> {
         if (!TRY(detail::is_map(pin)))
             return false;
-        const MapFacts there = TRY(map_facts(pin.get()));
+        const bpf_map_info there = TRY(map_info(pin.get()));
         return there.type == facts.type && there.key_size == facts.key_size && there.value_size == facts.value_size &&
-               is_name_of(TRY(map_name(pin.get())), name);
+               is_name_of(there.name, name);
     };
 }
 

@@ -19,10 +19,7 @@
 namespace podlane {
 
 Result<MapFacts> map_facts(int fd) {
-    bpf_map_info info{};
-    __u32 size = sizeof info;
-    if (bpf_obj_get_info_by_fd(fd, &info, &size) != 0)
-        return system_error(ErrorCode::bpf, "querying a map", errno);
+    const bpf_map_info info = TRY(map_info(fd));
     return MapFacts{info.id, info.type, info.key_size, info.value_size, info.max_entries, info.map_flags};
 }
 
@@ -90,7 +87,7 @@ Result<Fd> open_map(const std::string &path, std::uint32_t key_size, std::uint32
             refused.hint = std::string(kReplaces) + "; unless a security module refuses it";
         return refused;
     }
-    const MapFacts facts = TRY(map_facts(fd.get()));
+    const bpf_map_info facts = TRY(map_info(fd.get()));
     if (facts.key_size != key_size || facts.value_size != value_size) {
         if (!TRY(is_map(fd))) // the facts are a program's then
             return Error{ErrorCode::bpf, path + " is not a map", kReplaces};
@@ -100,9 +97,8 @@ Result<Fd> open_map(const std::string &path, std::uint32_t key_size, std::uint32
                          " and " + std::to_string(value_size),
                      std::string(kReplaces) + "; or use the build of Podlane that created it"};
     }
-    const std::string name = TRY(map_name(fd.get()));
-    if (!is_name_of(name, std::string_view(path).substr(path.rfind('/') + 1)))
-        return Error{ErrorCode::bpf, "map " + path + " is another one, " + name, kReplaces};
+    if (!is_name_of(facts.name, std::string_view(path).substr(path.rfind('/') + 1)))
+        return Error{ErrorCode::bpf, "map " + path + " is another one, " + facts.name, kReplaces};
     return fd;
 }
 

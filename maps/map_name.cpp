@@ -7,12 +7,12 @@
 
 namespace podlane {
 
-Result<std::string> map_name(int fd) {
+Result<bpf_map_info> map_info(int fd) {
     bpf_map_info info{};
     __u32 size = sizeof info;
     if (bpf_obj_get_info_by_fd(fd, &info, &size) != 0)
         return system_error(ErrorCode::bpf, "querying a map", errno);
-    return std::string(info.name);
+    return info;
 }
 
 bool is_name_of(std::string_view map_name, std::string_view pin) {

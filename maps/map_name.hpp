@@ -4,15 +4,17 @@
 
 #include "result.hpp"
 
-#include <string>
+#include <bpf/bpf.h>
+
 #include <string_view>
 
 namespace podlane {
 
-// At most 15 characters. Empty if libbpf took the kernel for one without names when the map was created.
-Result<std::string> map_name(int fd);
+// All that the kernel says of a map, in one call.
+Result<bpf_map_info> map_info(int fd);
 
-// Whether the map of a pin `pin` may have it.
+// Whether the map of a pin `pin` may have the name: at most 15 characters; none if libbpf took the kernel for one
+// without names when the map was created.
 bool is_name_of(std::string_view map_name, std::string_view pin);
 
 } // namespace podlane

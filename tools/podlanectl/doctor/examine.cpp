@@ -172,6 +172,14 @@ Result<EndpointView> view_of(const NodeView &node, net::Netlink &host, HookSurve
     return view;
 }
 
+// The path that the runtime gave may be gone while the container lives.
+AttachmentRecord by_found_namespace(const EndpointView &view) {
+    AttachmentRecord record = *view.disk;
+    if (!view.namespace_path.empty())
+        record.netns = view.namespace_path;
+    return record;
+}
+
 Examined look_at_endpoint(const EndpointView &view) {
     Examined own;
     for (const Check &check : endpoint_checks()) {
@@ -181,7 +189,7 @@ Examined look_at_endpoint(const EndpointView &view) {
         Result<void> looked = check.endpoint(view, findings);
         for (Finding &finding : findings) {
             if (finding.by_record && view.disk)
-                finding.repair = [record = *view.disk, living = view.node.living] {
+                finding.repair = [record = by_found_namespace(view), living = view.node.living] {
                     return reinstate(record, *living);
                 };
             if (finding.repair)

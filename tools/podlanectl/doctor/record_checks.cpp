@@ -5,6 +5,7 @@
 #include "maps/fd.hpp"
 #include "plugin/cni/environment.hpp"
 #include "plugin/cni/ipam_config.hpp"
+#include "plugin/endpoint.hpp"
 #include "plugin/held_lease.hpp"
 #include "plugin/restore.hpp"
 #include "plugin/torn_record.hpp"
@@ -172,10 +173,16 @@ Result<void> look_for_dead_of_this_boot(const NodeView &node, Findings &findings
         return {};
     const auto namespaces = TRY(network_namespaces(hidden));
     std::map<std::pair<std::string, std::string>, std::size_t> counts; // by network and place
-    for (const AttachmentRecord &one : dead)
-        if (!is_among(namespaces, *one.entry, one.netns_cookie) && shows_namespace_of(one, !hidden.none()) &&
-            !TRY(is_call_under_way(one)))
+    for (const AttachmentRecord &one : dead) {
+        const bool lives = is_among(namespaces, *one.entry, one.netns_cookie);
+        if ((!lives && !shows_namespace_of(one, !hidden.none())) || TRY(is_call_under_way(one)))
+            continue;
+        if (lives)
+            report(findings, "the host-side veth of " + owner_words(one) + ", " + one.ifname + " is gone", {},
+                   kRecreateSandbox);
+        else
             ++counts[{one.network, place_options(one)}];
+    }
     for (const auto &[of, count] : counts)
         report(findings, "containers that are gone are on record in network " + of.first + ": " + std::to_string(count),
                {}, "podlanectl gc" + of.second);
@@ -312,8 +319,8 @@ constexpr std::array<Check, 12> kRecordChecks = {{
      "been renamed: nobody else gets the addresses",
      "podlanectl gc", &look_for_dead},
     {"dead", Severity::wrong,
-     "the containers died without a DEL after the maps had lost their entries: nobody else gets their addresses, and "
-     "their rules stay",
+     "the containers died without a DEL, or lost their interface, after the maps had lost their entries: nobody else "
+     "gets their addresses, and their rules stay",
      "podlanectl gc", &look_for_dead_of_this_boot},
     {"unfinished", Severity::notice,
      "the plugin was killed, or could not release what it had, and the runtime has sent no DEL since: nobody else gets "

@@ -192,7 +192,7 @@ static __always_inline struct limit_state *find_limit(__u32 ifindex, __u32 direc
 	rate = rate_in(given, direction);
 	burst = burst_in(given, direction);
 	/* Not traced: an entry with a lock cannot be copied. */
-	state = rate ? bpf_map_lookup_elem(&limit_state_v4, &key) : 0;
+	state = rate ? bpf_map_lookup_elem(&limit_state_v5, &key) : 0;
 	if (state)
 		load_limit(state, rate, burst);
 	return state;

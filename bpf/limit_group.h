@@ -10,7 +10,7 @@
 __attribute__((noinline)) int report_to_group(__u32 ifindex, __u32 direction)
 {
 	struct limit_key key = {.ifindex = ifindex, .direction = direction};
-	struct limit_state *state = bpf_map_lookup_elem(&limit_state_v4, &key), *group;
+	struct limit_state *state = bpf_map_lookup_elem(&limit_state_v5, &key), *group;
 	struct group_report report = {.now = bpf_ktime_get_ns()};
 	struct bandwidth *given;
 	__u64 rate, horizon;
@@ -20,7 +20,7 @@ __attribute__((noinline)) int report_to_group(__u32 ifindex, __u32 direction)
 		return 0;
 	key.ifindex = state->group;
 	given = bpf_map_lookup_elem(&bandwidths_v1, &key.ifindex);
-	group = bpf_map_lookup_elem(&limit_state_v4, &key);
+	group = bpf_map_lookup_elem(&limit_state_v5, &key);
 	if (!given || !group)
 		return 0;
 	rate = rate_in(given, direction);

@@ -179,7 +179,7 @@ struct {
 	__uint(max_entries, 8192);
 	__type(key, struct limit_key);
 	__type(value, struct limit_state);
-} limit_state_v4 SEC(".maps");
+} limit_state_v5 SEC(".maps");
 
 /* Names of limits that pods share, by their numbers. User space only. */
 struct {

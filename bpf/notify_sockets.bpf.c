@@ -54,7 +54,7 @@ static __always_inline void change_share(enum limit_direction direction)
 	if (!was)
 		return;
 	changes[direction].was = 0;
-	state = map_find(&limit_state_v4, &key);
+	state = map_find(&limit_state_v5, &key);
 	/* A group's share of it is less than what was announced only for as long as it takes to report. */
 	if (!state || state->group || !find_rates(coming_ifindex, direction, state, &limit))
 		return;

@@ -150,7 +150,7 @@ __attribute__((noinline)) __u64 find_first_rate(__u64 target_ns, __u64 free_at_n
 __attribute__((noinline)) int expire_in(__u32 ifindex, __u32 direction, __u64 now)
 {
 	struct limit_key key = {.ifindex = ifindex, .direction = direction};
-	struct limit_state *state = bpf_map_lookup_elem(&limit_state_v4, &key);
+	struct limit_state *state = bpf_map_lookup_elem(&limit_state_v5, &key);
 
 	if (!state || state->slot == slot_of(now))
 		return 0;
@@ -174,7 +174,7 @@ static __always_inline __u32 rate_of(__u32 ifindex, enum limit_direction directi
 {
 	struct flow_share *flow = &announced->flows[direction];
 	struct limit_key key = {.ifindex = ifindex, .direction = direction};
-	struct limit_state *state = map_find(&limit_state_v4, &key);
+	struct limit_state *state = map_find(&limit_state_v5, &key);
 	__u64 now = sender->now, part, rate, term;
 	__u32 weight = 0;
 	struct limit limit;
@@ -185,7 +185,7 @@ static __always_inline __u32 rate_of(__u32 ifindex, enum limit_direction directi
 	is_next_slot = expire_in(ifindex, direction, now);
 	if (progress >= BEGINS)
 		weight = weigh(flow, sender);
-	part = find_part(limit.target_ns, backlog_beside(state, &limit, sender), hearing_delay(state, &limit),
+	part = find_part(limit.target_ns, backlog_beside(state, &limit, sender), arrival_delay(state, &limit),
 			 acting_delay(state));
 	/* The share is not known before the flow has joined, but it is hardly greater then. */
 	rate = scaled(state->fair_bytes_per_s, part);
@@ -193,10 +193,12 @@ static __always_inline __u32 rate_of(__u32 ifindex, enum limit_direction directi
 		rate = find_first_rate(limit.target_ns, state->free_at_ns, now, rate, sender->burst);
 	term = weight_term_of(rate, sender);
 	/* A flow that does not leave its pod takes nothing of another's limit. */
-	if (direction == LIMIT_INGRESS && announced->passed_ns + term < now)
+	if (direction == LIMIT_INGRESS && announced->passed_ns + term < now) {
 		weight = 0;
-	else /* without the lock: any flow's will do, here and below */
+	} else { /* without the lock: any flow's will do, here and below */
 		state->pause_us = pause_of(flow, rate, sender) / 1000;
+		note_round_trip(state, sender);
+	}
 	if (progress == STARTS || is_next_slot || is_news(state, flow, weight, now, term)) {
 		bpf_spin_lock(&state->lock);
 		if (progress == STARTS && (!state->fair_bytes_per_s || is_idle(state, &limit, now)))

@@ -51,7 +51,7 @@ __attribute__((noinline)) int leave(struct bpf_sock_ops *ops, __u32 ifindex, __u
 	struct bpf_sock *socket = ops->sk;
 	struct announced *announced = socket ? bpf_sk_storage_get(&paced_sockets, socket, 0, 0) : 0;
 	struct limit_key key = {.ifindex = ifindex, .direction = direction};
-	struct limit_state *state = map_find(&limit_state_v4, &key);
+	struct limit_state *state = map_find(&limit_state_v5, &key);
 	__u64 now = bpf_ktime_get_ns();
 	struct flow_share *flow;
 	struct limit limit;

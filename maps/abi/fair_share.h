@@ -26,10 +26,22 @@
 #define MEASURE_BYTES 12000
 /* A flow that takes 3/4 of its share and has more to send takes the whole: pacing is not that exact. */
 #define TAKES_ALL (ONE * 3 / 4)
+/* Nobody's far peer makes a share slower than this. */
+#define LONGEST_ROUND_TRIP_NS (250 * NS_PER_MS)
 /* Senders that are not paced leave 1/8 to those that are. */
 #define LEAST_PACED 8
 /* The longest backlog that a connection waits for when it begins. */
 #define LONGEST_WAIT_NS (4 * NS_PER_S)
+
+/* The state of a sender, from its socket. */
+struct sender {
+	__u64 now;
+	__u64 acked;        /* bytes, since it began */
+	__u64 demand_per_s; /* bytes per second it could send if it were not paced */
+	__u64 burst;        /* bytes it sends at a time, at most; 0: two frames */
+	__u32 round_trip_us;
+	bool is_backlogged; /* only pacing holds it back */
+};
 
 /* In a program without a branch: the verifier walks what follows once for each side of one. */
 ABI_INLINE __u64 choose(__u64 is_first, __u64 first, __u64 second)
@@ -55,10 +67,28 @@ ABI_INLINE __u64 scaled(__u64 value, __u64 ratio)
 	return value / ONE * ratio + value % ONE * ratio / ONE;
 }
 
-/* How long a new rate takes to arrive: a flow sends two frames at a time, and learns from their acknowledgement. */
+/* How long all flows take to send two frames, after which each may learn of a new rate. */
 ABI_INLINE __u64 hearing_delay(const struct limit_state *state, const struct limit *limit)
 {
 	return smaller(state->flows, 1024) * 2 * limit->frame_ns;
+}
+
+/*
+ * How long a new rate takes to arrive: a flow learns of it from an acknowledgement. Without the round trip a share of
+ * far flows is corrected again and again before the first correction shows, and swings.
+ */
+ABI_INLINE __u64 arrival_delay(const struct limit_state *state, const struct limit *limit)
+{
+	return hearing_delay(state, limit) + smaller(state->round_trip_ns, LONGEST_ROUND_TRIP_NS);
+}
+
+/*
+ * The round trips of the flows that are announced a rate, which a near one is more often. Without the lock: any flow's
+ * will do.
+ */
+ABI_INLINE void note_round_trip(struct limit_state *state, const struct sender *sender)
+{
+	state->round_trip_ns += sender->round_trip_us * 250ULL - state->round_trip_ns / 4;
 }
 
 /*
@@ -137,7 +167,7 @@ ABI_INLINE void measure(struct limit_state *state, const struct limit *limit, __
 
 	if (elapsed + LATEST_NS < 10 * NS_PER_MS + LATEST_NS)
 		return;
-	delay = hearing_delay(state, limit);
+	delay = arrival_delay(state, limit);
 	acting = acting_delay(state);
 	shortest = 2 * delay + 16 * limit->frame_ns;
 	if (state->window_since_ns <= now && (elapsed < shortest || elapsed < acting))
@@ -278,16 +308,6 @@ ABI_INLINE void set_weight(struct limit_state *state, const struct limit *limit,
 	put_weight(state, flow, weight, now, term_ns);
 	set_share(state, limit);
 }
-
-/* The state of a sender, from its socket. */
-struct sender {
-	__u64 now;
-	__u64 acked;        /* bytes, since it began */
-	__u64 demand_per_s; /* bytes per second it could send if it were not paced */
-	__u64 burst;        /* bytes it sends at a time, at most; 0: two frames */
-	__u32 round_trip_us;
-	bool is_backlogged; /* only pacing holds it back */
-};
 
 /* How long a flow may be silent that is not held back. */
 ABI_INLINE __u64 least_term_of(const struct sender *sender)

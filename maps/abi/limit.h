@@ -89,6 +89,7 @@ struct limit_state {
 	__u32 pause_us;           /* how long a sender with more to send may be silent, as announced last */
 	struct flow_share share;  /* the pod's part in the group's limit; `acked`: `bytes` then */
 	__u64 reported;           /* of `bytes`, those charged to the group */
+	__u64 round_trip_ns;      /* of the paced flows, smoothed */
 	__u64 parts[LIMIT_PARTS]; /* when a flow of the bucket would have sent all at its part of the rate */
 };
 
@@ -109,5 +110,5 @@ struct exempt_key {
 };
 
 ABI_STATIC_ASSERT(sizeof(struct limit_key) == 8, "no padding in a key");
-ABI_STATIC_ASSERT(sizeof(struct limit_state) == 680 + 112 + 8 * LIMIT_PARTS, "no padding in a value");
+ABI_STATIC_ASSERT(sizeof(struct limit_state) == 680 + 120 + 8 * LIMIT_PARTS, "no padding in a value");
 ABI_STATIC_ASSERT(sizeof(struct exempt_key) == 28, "no padding in a key");

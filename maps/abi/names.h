@@ -24,7 +24,7 @@
 #define PODLANE_MAP_CIDRS "cluster_cidr_v1"
 #define PODLANE_MAP_SOURCE_ROUTES "source_route_v1"
 #define PODLANE_MAP_SOURCE_SLOTS "source_slots_v1"
-#define PODLANE_MAP_LIMITS "limit_state_v4"
+#define PODLANE_MAP_LIMITS "limit_state_v5"
 #define PODLANE_MAP_LIMIT_GROUPS "limit_groups_v1"
 #define PODLANE_MAP_EXEMPT "exempt_v1"
 #define PODLANE_MAP_SENDERS "senders_v1"

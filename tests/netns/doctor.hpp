@@ -255,7 +255,7 @@ const std::vector<Fault> kFaults = {
      entry(&open_bandwidths, 424242)},
     {"KeptPathsOfNobody", "orphan", "kept_paths_v1 has an entry of interface 424242", true,
      entry(&open_kept_paths, 424242)},
-    {"LimitStateOfNobody", "orphan", "limit_state_v4 has an entry of interface 424242", true,
+    {"LimitStateOfNobody", "orphan", "limit_state_v5 has an entry of interface 424242", true,
      entry(&open_limit_states, {424242, LIMIT_EGRESS})},
     {"ExemptPrefixOfNobody", "orphan", "exempt_v1 has an entry of interface 424242", true,
      entry(&open_exempts, make_exempt_key(424242, LIMIT_EGRESS, prefix("192.0.2.0/24")), 1)},
@@ -362,7 +362,7 @@ const std::vector<Fault> kFaults = {
      }},
     {"PodRouteByAnotherGateway", "plan", "leads to 198.18.9.200", true,
      by({"pod ip route replace default via 198.18.9.200 dev eth0 onlink"})},
-    {"LimitStateGone", "plan", "limit_state_v4 is gone", true,
+    {"LimitStateGone", "plan", "limit_state_v5 is gone", true,
      [](Doctor &d) {
          const Pod &limited =
              d.keep({{"runtimeConfig", {{"bandwidth", {{"ingressRate", 8000000}, {"ingressBurst", 64000000}}}}}});

@@ -244,6 +244,22 @@ TEST(LimitShare, RoundTripsDoNotDecide) {
     EXPECT_GT(jain(measured.bits_per_s), 0.9);
 }
 
+TEST(LimitShare, FarFlowsAloneHaveTheRate) {
+    for (const std::uint64_t rate : {5000000U, 20000000U, 100000000U})
+        for (const std::size_t flows : {1, 4, 16})
+            for (const std::uint64_t ms : {20, 50, 100, 200}) {
+                SCOPED_TRACE(std::to_string(flows) + " flows, " + std::to_string(rate) + ", " + std::to_string(ms) +
+                             " ms");
+                Simulation all(rate);
+                for (std::size_t i = 0; i < flows; ++i)
+                    all.write(all.connect(ms * kMs), kForever);
+                all.run_until(5 * kSecond);
+                const Measured measured = measure(all, flows, 10 * kSecond);
+                expect_near_rate(measured.sum(), static_cast<double>(rate));
+                EXPECT_GT(jain(measured.bits_per_s), 0.95);
+            }
+}
+
 TEST(LimitShare, OnAndOffTakesHalfOnlyWhileItIsOn) {
     Simulation all(kRate, 1);
     const std::size_t other = all.connect();

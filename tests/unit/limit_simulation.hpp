@@ -161,9 +161,10 @@ class Simulation {
         const std::uint64_t held = std::min(flow.unsent, flow.buffer) + flow.in_flight * kPayload;
         what.demand_per_s = std::min(held * 1000000 / std::max<std::uint64_t>(what.round_trip_us, DEMAND_US),
                                      2 * flow.window * kPayload * 1000000 / what.round_trip_us);
+        note_round_trip(&state_, &what);
         const std::uint32_t weight = weigh(&flow.share, &what);
         const std::uint64_t part = aim(&limit_, backlog_beside(&state_, &limit_, &what),
-                                       hearing_delay(&state_, &limit_), acting_delay(&state_));
+                                       arrival_delay(&state_, &limit_), acting_delay(&state_));
         const std::uint64_t term = weight_term_of(scaled(state_.fair_bytes_per_s, part), &what);
         if (is_news(&state_, &flow.share, weight, now_, term))
             set_weight(&state_, &limit_, &flow.share, weight, now_, term);

@@ -63,8 +63,7 @@ Fd open_wire(const std::string &ifname) {
     where.sll_protocol = htons(ETH_P_ALL);
     where.sll_ifindex = static_cast<int>(if_nametoindex(ifname.c_str()));
     const int on = 1;
-    if (!wire || where.sll_ifindex == 0 ||
-        setsockopt(wire.get(), SOL_PACKET, PACKET_VNET_HDR, &on, sizeof on) != 0 ||
+    if (!wire || where.sll_ifindex == 0 || setsockopt(wire.get(), SOL_PACKET, PACKET_VNET_HDR, &on, sizeof on) != 0 ||
         setsockopt(wire.get(), SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof on) != 0 ||
         setsockopt(wire.get(), SOL_SOCKET, SO_RCVBUFFORCE, &kBuffered, sizeof kBuffered) != 0 ||
         setsockopt(wire.get(), SOL_SOCKET, SO_SNDBUFFORCE, &kBuffered, sizeof kBuffered) != 0 ||
@@ -110,8 +109,7 @@ int carry(const Fd &from, const Fd &to, std::int64_t delay_ns) {
 int run(int argc, char **argv) {
     std::string from, to;
     double ms = 0;
-    const std::vector<Option> options = {
-        {"from", into(from)}, {"to", into(to)}, {"ms", into(ms, 0, kMostMs)}};
+    const std::vector<Option> options = {{"from", into(from)}, {"to", into(to)}, {"ms", into(ms, 0, kMostMs)}};
     if (const auto code = read_options(argc, argv, kHelp, options))
         return *code;
     prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""(h) Flows of different round trips through one limit: Podlane beside TBF. The kernel needs the qdisc netem."""
+"""(h) Flows of different round trips through one limit: Podlane beside TBF."""
 
 import json
 import subprocess
@@ -21,18 +21,31 @@ class Distant(bandwidth.Limited):
 
     def __init__(self, peer, number, rate, settings):
         super().__init__(peer, number, rate, settings)
-        router = self.pods["elsewhere"]
+        router, self.wires = self.pods["elsewhere"], []
         node.run("ip", "netns", "exec", router, "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
         for place, ms in enumerate(ROUND_TRIPS):
             host = node.add_netns(f"ms{ms}-{self.name}")
             subnets = {family: subnet.format(place) for family, subnet in SUBNETS.items()}
-            here, there = node.connect_directly(router, host, subnets, f"ms{ms}")
-            # On the way to the host: there the packets belong to no socket, which would send less for them.
-            node.run("tc", "-n", router, "qdisc", "add", "dev", f"ms{ms}", "root", "netem", "delay", f"{ms}ms",
-                     "limit", "20000")
+            wire = self.pods[f"wire{ms}"] = node.add_netns(f"wire{ms}-{self.name}")
+            here, there = node.connect_directly(router, host, subnets, f"ms{ms}", wire)
+            self.wires.append(self.lengthen(wire, ms))
             for family in bandwidth.FAMILIES:
                 node.run("ip", "-n", host, "route", "add", "default", "via", here[family])
             self.pods[f"ms{ms}"], self.addresses[f"ms{ms}"] = host, there
+
+    def lengthen(self, wire, ms):
+        """On the way to the host: there the packets belong to no socket, which would send less for them."""
+        command = ["ip", "netns", "exec", wire, self.settings.bench_delay, "--from", "near", "--to", "far", "--ms", str(ms)]
+        carrying = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        if carrying.stdout.readline() != "ready\n":
+            raise RuntimeError(f"{' '.join(command)} failed")
+        return carrying
+
+    def remove(self):
+        for carrying in self.wires:
+            carrying.kill()
+            carrying.wait()
+        super().remove()
 
     def run(self, direction, family, round_trips, flows, congestion):
         """What bench_limit says of the flows of each round trip, all at once."""

@@ -56,9 +56,16 @@ def link(netns, ifname="eth0"):
     return json.loads(run("ip", "-json", "-n", netns, "link", "show", ifname))[0]
 
 
-def connect_directly(first, second, subnets, ifname="eth0"):
-    """A bare veth between two namespaces: no node in between. Returns the addresses of both by family."""
-    run("ip", "link", "add", ifname, "netns", first, "type", "veth", "peer", "name", ifname, "netns", second)
+def connect_directly(first, second, subnets, ifname="eth0", wire=None):
+    """A bare veth between two namespaces: no node in between. Returns the addresses of both by family.
+
+    If a namespace is given as the wire, each is connected to that: to its interfaces "near" and "far".
+    """
+    if wire is None:
+        run("ip", "link", "add", ifname, "netns", first, "type", "veth", "peer", "name", ifname, "netns", second)
+    for netns, end in ((first, "near"), (second, "far")) if wire else ():
+        run("ip", "link", "add", ifname, "netns", netns, "type", "veth", "peer", "name", end, "netns", wire)
+        run("ip", "-n", wire, "link", "set", end, "up")
     addresses = []
     for host, netns in ((2, first), (3, second)):
         own = {family: subnet.split("/")[0] + str(host) for family, subnet in subnets.items()}

@@ -193,12 +193,10 @@ static __always_inline __u32 rate_of(__u32 ifindex, enum limit_direction directi
 		rate = find_first_rate(limit.target_ns, state->free_at_ns, now, rate, sender->burst);
 	term = weight_term_of(rate, sender);
 	/* A flow that does not leave its pod takes nothing of another's limit. */
-	if (direction == LIMIT_INGRESS && announced->passed_ns + term < now) {
+	if (direction == LIMIT_INGRESS && announced->passed_ns + term < now)
 		weight = 0;
-	} else { /* without the lock: any flow's will do, here and below */
+	else /* without the lock: any flow's will do, here and below */
 		state->pause_us = pause_of(flow, rate, sender) / 1000;
-		note_round_trip(state, sender);
-	}
 	if (progress == STARTS || is_next_slot || is_news(state, flow, weight, now, term)) {
 		bpf_spin_lock(&state->lock);
 		if (progress == STARTS && (!state->fair_bytes_per_s || is_idle(state, &limit, now)))
@@ -212,6 +210,8 @@ static __always_inline __u32 rate_of(__u32 ifindex, enum limit_direction directi
 		rate = find_first_rate(limit.target_ns, state->free_at_ns, now, rate, sender->burst);
 	flow->rate = smaller(rate, UNPACED);
 	__sync_fetch_and_add(&state->paced, 1);
+	if (flow->weight)
+		note_round_trip(state, sender);
 	return flow->rate;
 }
 

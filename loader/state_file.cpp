@@ -26,8 +26,9 @@ constexpr std::size_t kLargestFile = std::size_t{4} << 20U; // a configuration a
 
 Error with_hint(Error error) {
     const bool is_full = error.system_errno == ENOSPC || error.system_errno == EDQUOT;
-    error.hint = error.system_errno == EISDIR    ? "remove that directory, which is none of Podlane's"
-                 : error.system_errno == ENOTDIR ? "remove the file that is in a directory's place"
+    error.hint = error.system_errno == EISDIR ? "remove that directory, which is none of Podlane's"
+                 : error.system_errno == ENOTDIR
+                     ? "remove the file that is in a directory's place, or set \"stateDir\" to another"
                  : error.system_errno == EFBIG
                      ? "raise the caller's limit of a file's size (`ulimit -f`; LimitFSIZE= of a unit of systemd)"
                  : is_full ? "make room on its file system (`df` and `df -i` show it), or set \"stateDir\" to another"

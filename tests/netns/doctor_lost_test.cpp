@@ -40,5 +40,25 @@ TEST_F(DoctorLostTest, RepairsAPodWhosePathIsGone) {
     EXPECT_EQ(kill(std::stoi(inside), SIGKILL), 0);
 }
 
+// Its routes have another metric than those of the first one, to the same destination.
+TEST_F(DoctorLostTest, RepairsTheRoutesOfASecondInterface) {
+    const Pod made = make(Json::object());
+    const Variables net1 = {{"CNI_IFNAME", "net1"}};
+    const Json other = {{"name", "other"},
+                        {"ipam", {{"ranges", {{{{"subnet", "198.18.44.0/24"}}}, {{{"subnet", "2001:db8:44::/64"}}}}}}}};
+    ASSERT_THAT(add(*made.container, other, net1), succeeds());
+    const std::string before =
+        made.container->run("ip route show dev net1") + made.container->run("ip -6 route show dev net1");
+    for (const std::string change : {"ip route flush dev net1", "ip addr flush dev net1", "ip link set net1 down"}) {
+        SCOPED_TRACE(change);
+        made.container->run(change);
+        EXPECT_THAT(ctl("repair"), prints(0, {"fixed"}));
+        EXPECT_THAT(findings(), testing::IsEmpty());
+        EXPECT_EQ(made.container->run("ip route show dev net1") + made.container->run("ip -6 route show dev net1"),
+                  before);
+    }
+    EXPECT_THAT(del(*made.container, other, net1), succeeds());
+}
+
 } // namespace
 } // namespace podlane::test

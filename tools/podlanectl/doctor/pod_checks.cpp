@@ -8,6 +8,7 @@
 #include "maps/entries.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/pod_routes.hpp"
+#include "plugin/peer_interfaces.hpp"
 #include "plugin/reinstate.hpp"
 #include "tools/podlanectl/doctor/host_veth_checks.hpp"
 
@@ -145,12 +146,11 @@ Result<void> look_at_pod_routes(const EndpointView &e, Findings &findings) {
         return {};
     const net::RouteSpec to_gateway{
         .destination = {own_gateway(true), 32}, .ifindex = e.pod_link->ifindex, .scope = net::kScopeLink};
-    if (has_family(e, true) && !TRY(net::find_route(*e.pod, to_gateway)))
+    if (has_family(e, true) && !TRY(net::find_route(*e.pod, to_gateway))) {
         report(findings, "the route to the gateway " + to_string(own_gateway(true)) + " is gone from " + pod_place(e),
-               in_pod(e, [to_gateway](net::Netlink &pod) -> Result<void> {
-                   TRY(net::add_route(pod, to_gateway));
-                   return {};
-               }));
+               in_pod(e, [to_gateway](net::Netlink &pod) { return add_pod_route(pod, to_gateway); }));
+        findings.back().by_record = true; // others went with it
+    }
     // multus leaves a default route to one of several interfaces.
     const auto is_other = [&](const net::Link &one) { return one.ifindex != e.pod_link->ifindex && one.name != "lo"; };
     const bool has_other_links = std::ranges::any_of(TRY(net::list_links(*e.pod)), is_other);

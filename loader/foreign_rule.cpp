@@ -46,16 +46,40 @@ Error drawn_away(const net::FoundRule &rule, const ip_addr &pod) {
                 to_string(host_prefix(pod)) + " lookup main\" in front of it"};
 }
 
+// None of a family that the kernel lacks.
+Result<std::vector<net::FoundRule>> rules_in(net::Netlink &netlink, net::Family family) {
+    auto listed = net::list_rules(netlink, family);
+    return !listed && net::lacks_family(listed.error()) ? std::vector<net::FoundRule>{} : std::move(listed);
+}
+
 } // namespace
+
+Result<std::optional<Error>> find_refusing_rule(net::Netlink &pod, const std::string &netns,
+                                                const ip_addr &destination) {
+    const std::string ip = "nsenter --net=" + netns + (is_ipv4(destination) ? " ip" : " ip -6");
+    const auto found = [](std::string sentence, std::string remedy) {
+        return std::optional(Error{ErrorCode::check_failed, std::move(sentence),
+                                   "`" + std::move(remedy) + "`, or delete the pod's sandbox"});
+    };
+    for (const net::FoundRule &rule : TRY(rules_in(pod, net::family_of(destination)))) {
+        if (rule.is_narrowed || !rule.is_for(destination))
+            continue;
+        if (rule.table == net::kMainTable || rule.action == FR_ACT_GOTO)
+            return std::optional<Error>{};
+        const std::string priority = std::to_string(rule.priority);
+        if (refuses(rule))
+            return found("the container's rule " + priority + ", " + rule.text + ", refuses its packets",
+                         ip + " rule del pref " + priority);
+    }
+    return found("no rule of the container looks up its main table, which has its routes",
+                 ip + " rule add pref 32766 lookup main");
+}
 
 Result<const std::vector<net::FoundRule> *> NodeRules::rules_of(net::Family family) {
     const auto known = rules_.find(family);
     if (known != rules_.end())
         return &known->second;
-    auto listed = net::list_rules(host_, family);
-    if (!listed && net::lacks_family(listed.error()))
-        listed = std::vector<net::FoundRule>{};
-    return &rules_.emplace(family, TRY(std::move(listed))).first->second;
+    return &rules_.emplace(family, TRY(rules_in(host_, family))).first->second;
 }
 
 Result<std::optional<Error>> NodeRules::find_foreign(const ip_addr &pod, std::uint32_t host_veth) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Routing rules of the node that come before the main table, which has the routes to pods.
+// Routing rules that come before the main table: on the node, which has the routes to pods there, and in a container.
 #pragma once
 
 #include "loader/net/netlink.hpp"
@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace podlane {
@@ -30,5 +31,10 @@ class NodeRules {
     net::Netlink &host_;
     std::map<net::Family, std::vector<net::FoundRule>> rules_{};
 };
+
+// ErrorCode::check_failed, with the remedy, of a container whose rules refuse all packets to `destination`, or look up
+// no main table. `netns`: its namespace's path.
+Result<std::optional<Error>> find_refusing_rule(net::Netlink &pod, const std::string &netns,
+                                                const ip_addr &destination);
 
 } // namespace podlane

@@ -24,6 +24,7 @@
 #include "plugin/node_addresses.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/plan_addresses.hpp"
+#include "plugin/pod_routes.hpp"
 #include "plugin/remove.hpp"
 #include "plugin/restore.hpp"
 #include "plugin/rollback.hpp"
@@ -176,17 +177,8 @@ Result<void> wait_until_usable(Pair &pair, const Plan &plan, const std::string &
     if (!TRY(net::wait_for_link(pair.pod, pair.veth.pod_ifindex, kLimit)))
         return Error{ErrorCode::try_again_later, ifname + " of the container could send nothing within 10 s",
                      "the kernel does this in a worker (linkwatch), which has had no turn: the node is overloaded"};
-    for (const ip_addr &addr : plan.addresses) {
-        if (is_ipv4(addr))
-            continue;
-        net::RouteSpec own{.destination = {addr, 128}, .table = net::kLocalTable};
-        own.type = net::kLocal;
-        if (!TRY(net::wait_for_route(pair.pod, own, kLimit)))
-            return Error{ErrorCode::try_again_later,
-                         "the container's address " + to_string(addr) + " did not become usable within 10 s",
-                         "the kernel does this in a worker (ipv6_addrconf), which has had no turn: the node is "
-                         "overloaded"};
-    }
+    for (const ip_addr &addr : plan.addresses)
+        TRY(wait_until_delivered(pair.pod, addr));
     return {};
 }
 

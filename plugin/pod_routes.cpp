@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "plugin/pod_routes.hpp"
 
+#include "loader/foreign_rule.hpp"
 #include "loader/host_route.hpp"
 #include "loader/net/link.hpp"
 #include "loader/net/neighbour.hpp"
+#include "loader/net/wait.hpp"
 #include "maps/errors.hpp"
 #include "plugin/endpoint.hpp"
 #include "plugin/peer_interfaces.hpp"
@@ -74,6 +76,18 @@ std::vector<net::RouteSpec> own_of(std::vector<net::RouteSpec> all, const endpoi
     return all;
 }
 
+bool is_local_route(const net::RouteSpec &one, const ip_addr &addr) {
+    return one.type == net::kLocal && one.destination == host_prefix(addr); // of whichever table: VRFs have their own
+}
+
+// Why the container looks up no route to the host-side veth, however it chooses its routes.
+Result<std::optional<Error>> find_barrier(const Inside &in, net::Family family) {
+    const ip_addr gateway = own_gateway(family == net::Family::ipv4);
+    const auto route = TRY(net::route_to(in.pod, gateway));
+    return route && !refuses_packets(*route) ? Result<std::optional<Error>>(std::nullopt)
+                                             : find_refusing_rule(in.pod, in.netns, gateway);
+}
+
 Result<std::vector<net::RouteSpec>> all_in(net::Netlink &pod, net::Family family) {
     return net::list_routes(pod, 0, family, net::kAllTables);
 }
@@ -95,6 +109,24 @@ Result<void> restore_one(const Inside &in, const endpoint &record, const Plan &p
 
 } // namespace
 
+Result<bool> is_delivered(net::Netlink &pod, const ip_addr &addr) {
+    return std::ranges::any_of(TRY(all_in(pod, net::family_of(addr))),
+                               [&](const net::RouteSpec &one) { return is_local_route(one, addr); });
+}
+
+Result<void> wait_until_delivered(net::Netlink &pod, const ip_addr &addr) {
+    constexpr std::chrono::seconds kLimit{10}; // the worker shares the CPU with all other starting pods
+    if (is_ipv4(addr))
+        return {};
+    net::RouteSpec own{.destination = host_prefix(addr), .table = net::kLocalTable};
+    own.type = net::kLocal;
+    if (TRY(net::wait_for_route(pod, own, kLimit)))
+        return {};
+    return Error{ErrorCode::try_again_later,
+                 "the container's address " + to_string(addr) + " did not become usable within 10 s",
+                 "the kernel does this in a worker (ipv6_addrconf), which has had no turn: the node is overloaded"};
+}
+
 Result<std::optional<Error>> find_refusing(const Inside &in, const net::RouteSpec &route) {
     const std::uint32_t table = route.table.value_or(net::kMainTable);
     for (const net::RouteSpec &one : TRY(net::list_routes(in.pod, 0, net::family_of(route.destination.addr), table)))
@@ -111,6 +143,11 @@ Result<std::optional<Error>> find_refusing(const Inside &in, const net::RouteSpe
 Result<void> check_pod_routes(const Inside &in, const endpoint &record, const Plan &plan) {
     for (const net::Family family : {net::Family::ipv4, net::Family::ipv6}) {
         auto all = TRY(all_in(in.pod, family));
+        for (const ip_addr &addr : addresses_in(record))
+            if (net::family_of(addr) == family &&
+                std::ranges::none_of(all, [&](const net::RouteSpec &one) { return is_local_route(one, addr); }))
+                return gone("the local route to " + to_string(addr) +
+                            " is gone from the container, which refuses packets to it");
         const bool may_refuse = std::ranges::any_of(all, refuses_packets);
         const auto present = own_of(std::move(all), record);
         for (const net::RouteSpec &route : plan.pod_routes) {
@@ -126,6 +163,10 @@ Result<void> check_pod_routes(const Inside &in, const endpoint &record, const Pl
             if (auto refusing = may_refuse ? TRY(find_refusing(in, *same)) : std::nullopt)
                 return *std::move(refusing);
         }
+        const bool is_used = std::ranges::any_of(addresses_in(record),
+                                                 [&](const ip_addr &addr) { return net::family_of(addr) == family; });
+        if (auto barrier = is_used ? TRY(find_barrier(in, family)) : std::nullopt)
+            return *std::move(barrier);
     }
     return {};
 }

@@ -150,10 +150,11 @@ Result<void> restore_without_host_veth(Whole &of, const Tables &tables) {
 
 Result<void> put_usable_address(net::Netlink &pod, std::uint32_t ifindex, const net::Address &address) {
     for (const net::Address &one : TRY(net::list_addresses(pod, ifindex)))
-        if (one.prefix.addr == address.prefix.addr && !net::unusable_because(one, false).empty())
+        if (one.prefix.addr == address.prefix.addr &&
+            (!net::unusable_because(one, false).empty() || !TRY(is_delivered(pod, one.prefix.addr))))
             TRY(net::remove_address(pod, ifindex, one));
-    TRY(net::add_address(pod, ifindex, address));
-    return {};
+    return TRY(net::add_address(pod, ifindex, address)) ? wait_until_delivered(pod, address.prefix.addr)
+                                                        : Result<void>{};
 }
 
 Result<void> switch_ipv6_on(const net::Namespace &pod, const std::string &ifname) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A route in the container that refuses what one of the plan's is for: CHECK, doctor and repair name it, and how to be
-// rid of it. Nothing is added behind it.
+// rid of it. Nothing is added behind it. Likewise a rule there. Its local routes come back.
 #include "tests/netns/ctl.hpp"
 
 namespace podlane::test {
@@ -58,6 +58,66 @@ TEST_P(PodRoute, IsNamedIfItRefusesPackets) {
     EXPECT_THAT(ctl("doctor"), prints(0));
     for (const std::string &address : {made.text4(), made.text6()})
         EXPECT_TRUE(ping(node_.ns(), address)) << address;
+}
+
+struct Barrier {
+    const char *name;
+    std::string inflict, says, undo; // behind "ip" or "ip -6" in the container
+    std::vector<std::string> families = {"ip ", "ip -6 "};
+};
+void PrintTo(const Barrier &one, std::ostream *out) { *out << one.name; }
+
+const std::vector<Barrier> kBarriers = {
+    {"Refusal", "rule add pref 5 prohibit", "the container's rule 5, from all, refuses its packets", "rule del pref 5"},
+    {"NoMainTable",
+     "rule del pref 32766",
+     "no rule of the container looks up its main table",
+     "rule add pref 32766 lookup main",
+     {"ip "}}, // IPv6 looks it up all the same, unless there are other rules
+    {"OfSomePackets", "rule add pref 5 fwmark 7 prohibit", "", "rule del pref 5"},
+    {"OfItsOwn", "rule add pref 5 lookup 77", "", "rule del pref 5"},
+};
+
+class PodRule : public CtlTest, public testing::WithParamInterface<Barrier> {};
+
+INSTANTIATE_TEST_SUITE_P(Of, PodRule, testing::ValuesIn(kBarriers),
+                         [](const auto &info) { return std::string(info.param.name); });
+
+TEST_P(PodRule, IsNamedIfItRefusesPackets) {
+    const Pod made = make(Json::object());
+    for (const std::string &ip : GetParam().families) {
+        SCOPED_TRACE(ip);
+        made.container->run(ip + GetParam().inflict);
+        if (GetParam().says.empty()) {
+            EXPECT_THAT(check(made), succeeds());
+            EXPECT_THAT(ctl("doctor"), prints(0));
+        } else {
+            const Reply reply = check(made);
+            EXPECT_THAT(reply, fails_with(105, {GetParam().says}));
+            EXPECT_THAT(reply.details(), HasSubstr("--net=" + made.container->path() + " " + ip + GetParam().undo));
+            for (const std::string command : {"doctor", "repair"})
+                EXPECT_THAT(ctl(command), prints(1, {GetParam().says, GetParam().undo})) << command;
+        }
+        made.container->run(ip + GetParam().undo);
+        EXPECT_THAT(check(made), succeeds());
+    }
+}
+
+// With them the kernel takes packets to the pod for its own.
+TEST_F(CtlTest, LocalRoutesOfAPodComeBack) {
+    const Pod made = make(Json::object());
+    for (const bool ipv4 : {true, false}) {
+        const std::string address = ipv4 ? made.text4() : made.text6();
+        SCOPED_TRACE(address);
+        made.container->run(std::string(ipv4 ? "ip" : "ip -6") + " route flush table local");
+        const std::string says = "the local route to " + address + " is gone from the container";
+        EXPECT_FALSE(ping(node_.ns(), address, 1)) << "the test's own foundation";
+        EXPECT_THAT(check(made), fails_with(105, {says}));
+        EXPECT_THAT(ctl("doctor"), prints(1, {says}));
+        EXPECT_THAT(ctl("repair"), prints(0, {says, "fixed"}));
+        EXPECT_THAT(check(made), succeeds());
+        EXPECT_TRUE(ping(node_.ns(), address)) << address;
+    }
 }
 
 } // namespace

@@ -54,7 +54,7 @@ std::function<Result<void>()> restoring_ipv6(const EndpointView &e, std::vector<
         TRY(switch_ipv6_on(pod, name));
         net::Netlink inside = TRY(net::Netlink::open_in(pod));
         for (const net::Address &one : addresses)
-            TRY(net::add_address(inside, ifindex, one));
+            TRY(put_usable_address(inside, ifindex, one));
         return net::put_neighbour(inside, ifindex, own_gateway(false), kHostMac);
     };
 }

@@ -188,13 +188,19 @@ Result<void> withdraw_address(std::uint32_t uplink, const ip_addr &addr, net::Ne
 
 Result<void> check_link(const std::optional<EgressRoute> &egress, std::span<const ip_addr> addresses,
                         net::Netlink &host) {
-    if (!egress)
-        return {};
-    for (const ip_addr &addr : addresses)
-        if (!is_ipv4(addr) && !TRY(net::has_proxy(host, egress->uplink.ifindex, addr)))
+    for (const ip_addr &addr : addresses) {
+        if (!egress || is_ipv4(addr))
+            continue;
+        if (egress->uplink.ipv6_off)
+            return Error{ErrorCode::check_failed,
+                         "IPv6 is switched off on uplink " + egress->uplink.name + ", by which " + to_string(addr) +
+                             " is reached",
+                         "`sysctl -w net.ipv6.conf." + egress->uplink.name + ".disable_ipv6=0`"};
+        if (!TRY(net::has_proxy(host, egress->uplink.ifindex, addr)))
             return Error{ErrorCode::check_failed,
                          "uplink " + egress->uplink.name + " does not listen to questions for " + to_string(addr),
                          "`podlanectl repair` restores it"};
+    }
     return {};
 }
 

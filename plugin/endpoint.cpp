@@ -211,8 +211,11 @@ Result<bool> has_right_sender(const Tables &tables, const endpoint &record, cons
 Result<void> check_group_of(const Tables &tables, std::uint32_t group) {
     if (group == 0)
         return {};
-    if (!TRY(tables.limit_groups.find(group)))
+    const auto entry = TRY(tables.limit_groups.find(group));
+    if (!entry)
         return gone("the entry of the limit group in " PODLANE_MAP_LIMIT_GROUPS " is gone");
+    if (limit_group_number(entry->network, field_text(entry->name)) != group)
+        return gone("the entry of the limit group in " PODLANE_MAP_LIMIT_GROUPS " is wrong");
     if (!TRY(tables.bandwidths.find(group)))
         return gone("the entry of the limit group in " PODLANE_MAP_BANDWIDTHS " is gone");
     for (const limit_direction direction : {LIMIT_INGRESS, LIMIT_EGRESS})

@@ -15,7 +15,9 @@ Result<bool> has_limit_group(const Tables &tables, const std::optional<LimitGrou
     const auto there = TRY(tables.limit_groups.find(plan->number));
     if (!there)
         return false;
-    if (there->network != plan->entry.network || field_text(there->name) != field_text(plan->entry.name))
+    const bool is_same =
+        there->network == plan->entry.network && field_text(there->name) == field_text(plan->entry.name);
+    if (!is_same && limit_group_number(there->network, field_text(there->name)) == plan->number)
         return Error{ErrorCode::already_exists,
                      "limit groups \"" + std::string(field_text(plan->entry.name)) + "\" and \"" +
                          std::string(field_text(there->name)) + "\" have the same number",

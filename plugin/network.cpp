@@ -42,13 +42,16 @@ network merged(const network &there, const network &wanted) {
 bool is_as_wanted(const network &there, const network &wanted) { return same_bytes(there, merged(there, wanted)); }
 
 Result<std::optional<network>> find_entry(const Tables &tables, const network &wanted) {
-    const auto there = TRY(tables.networks.find(network_id(field_text(wanted.name))));
-    if (there && field_text(there->name) != field_text(wanted.name))
+    const std::uint32_t id = network_id(field_text(wanted.name));
+    auto there = TRY(tables.networks.find(id));
+    if (!there || field_text(there->name) == field_text(wanted.name))
+        return there;
+    if (network_id(field_text(there->name)) == id)
         return Error{ErrorCode::already_exists,
                      "networks \"" + std::string(field_text(wanted.name)) + "\" and \"" +
                          std::string(field_text(there->name)) + "\" have the same number",
                      "rename one of them"};
-    return there;
+    return std::optional<network>{}; // another program has written it
 }
 
 Result<FoundUplinks> usable_uplinks(const NetworkPlan &plan, const Tables &tables) {
@@ -296,7 +299,8 @@ Result<void> check_network(const cni::Request &request, const Tables &tables, co
     if (lacks_uplink_programs(record, *there))
         return Error{ErrorCode::check_failed, "network " + config.name + " has no programs on uplinks",
                      "`podlanectl repair` attaches them"};
-    if (there->has_uplinks > kJudgedUplinks || (record.masquerade & ~there->masquerade) != 0)
+    if (field_text(there->name) != config.name || there->has_uplinks > kJudgedUplinks ||
+        (record.masquerade & ~there->masquerade) != 0)
         return missing("the entry of network " + config.name + " in " PODLANE_MAP_NETWORKS " is wrong");
     if (!TRY(has_cidrs(config, tables, record)))
         return missing("clusterCIDRs of network " + config.name + " are gone from " PODLANE_MAP_CIDRS);

@@ -73,6 +73,14 @@ const std::vector<Fault> kNetworkFaults = {
      }},
     {"NetworkGone", "asked-entry", "the entry of network pods", true,
      [](Doctor &d) { (void)require(d.open(&open_networks).remove(network_id("pods"))); }},
+    {"UplinkOfUnknownNetwork", "unused-network", "names network 4711, which is not in networks_v1", true,
+     [](Doctor &d) {
+         const auto uplinks = d.open(&open_uplinks);
+         auto [ifindex, value] = require(uplinks.entries()).at(0);
+         value.networks[1] = 4711;
+         require(uplinks.update(ifindex, value));
+     },
+     false},
     {"NetworkWithoutPods", "unused-network", "network former has no pod", true,
      [](Doctor &d) {
          network former{};

@@ -84,6 +84,19 @@ const std::vector<Fault> kFaults = {
     {"ClusterCidr",
      [](const PlannedEntry &t) { t.set(&open_cluster_cidrs, kAll, [](std::uint32_t &value) { value = 0x40; }); },
      "in " PODLANE_MAP_CIDRS " is wrong"},
+    {"LimitGroupsNetwork",
+     [](const PlannedEntry &t) { t.set(&open_limit_groups, kAll, [](limit_group &value) { value.network ^= 1U; }); },
+     "in " PODLANE_MAP_LIMIT_GROUPS " is wrong"},
+    {"AddressesOwner",
+     [](const PlannedEntry &t) {
+         t.set(
+             &open_addresses, [&](const address_key &key) { return key.addr == t.made_.v4; },
+             [&](address &value) { value.ifindex = t.other_.ifindex; });
+     },
+     "in " PODLANE_MAP_ADDRESSES " is "},
+    {"NetworksName",
+     [](const PlannedEntry &t) { t.set(&open_networks, kAll, [](network &value) { value.name[0] ^= 1; }); },
+     "in " PODLANE_MAP_NETWORKS " is wrong"},
     {"NetworksMasquerade",
      [](const PlannedEntry &t) { t.set(&open_networks, kAll, [](network &value) { value.masquerade = 0; }); },
      "in " PODLANE_MAP_NETWORKS " is wrong"},
@@ -99,7 +112,8 @@ TEST_P(PlannedEntry, IsFoundAndRewritten) {
     EXPECT_THAT(check(made_, keys_), succeeds());
     const auto maps = [&] {
         std::string all;
-        for (const char *map : {"allowed_srcs", "exempt", "senders", "cluster_cidr", "networks", "limit_groups"})
+        for (const char *map :
+             {"addresses", "allowed_srcs", "exempt", "senders", "cluster_cidr", "networks", "limit_groups"})
             all += ctl("map dump " + std::string(map) + " --json").out;
         return all;
     };

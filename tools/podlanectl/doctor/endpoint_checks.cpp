@@ -104,6 +104,14 @@ Result<void> look_at_interface_entry(const EndpointView &e, Findings &findings) 
     return {};
 }
 
+// Whether the IPAM plugin has given the address to the endpoint of that interface too.
+Result<bool> has_address(const EndpointView &e, std::uint32_t ifindex, const ip_addr &addr) {
+    return std::ranges::any_of(TRY(e.node.tables->endpoints.entries()), [&](const EndpointEntry &one) {
+        return one.second.ifindex == ifindex && one.second.network == e.record.network &&
+               std::ranges::find(addresses_in(one.second), addr) != addresses_in(one.second).end();
+    });
+}
+
 // An address that belongs to another endpoint now is not repaired.
 Result<void> look_at_address_entries(const EndpointView &e, Findings &findings) {
     if (!e.has_host_veth())
@@ -120,8 +128,8 @@ Result<void> look_at_address_entries(const EndpointView &e, Findings &findings) 
                        (!owner                               ? "gone"
                         : owner->ifindex == expected.ifindex ? "wrong"
                                                              : "another interface's");
-        const bool is_lost =
-            !owner || owner->ifindex == expected.ifindex || !TRY(net::find_link(e.host, owner->ifindex));
+        const bool is_lost = !owner || owner->ifindex == expected.ifindex ||
+                             !TRY(net::find_link(e.host, owner->ifindex)) || !TRY(has_address(e, owner->ifindex, addr));
         if (is_lost && e.link)
             finding.repair = [root, key, expected]() -> Result<void> {
                 return TRY(open_addresses(root, Access::read_write)).update(key, expected);

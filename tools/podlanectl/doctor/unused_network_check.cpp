@@ -2,7 +2,9 @@
 #include "tools/podlanectl/doctor/unused_network_check.hpp"
 
 #include "loader/pins.hpp"
+#include "loader/uplink.hpp"
 #include "plugin/network.hpp"
+#include "tools/podlanectl/views/reader.hpp"
 
 #include <algorithm>
 
@@ -29,11 +31,51 @@ Result<void> drop_network(const std::string &root, const std::string &directory,
     return drop_network_if_unused(request, TRY(Tables::open(root)), network, kMayHaveHadLimitGroups);
 }
 
+using Carried = std::vector<std::pair<std::uint32_t, std::uint32_t>>; // interface and network
+
+// By uplinks that networks_v1 does not know of.
+Result<Carried> unknown_carried(const UplinkTables &uplinks, const Tables &tables) {
+    Carried all;
+    for (const auto &[ifindex, entry] : TRY(uplinks.uplinks.entries()))
+        for (const std::uint32_t network : entry.networks)
+            if (network != 0 && !TRY(tables.networks.find(network)))
+                all.emplace_back(ifindex, network);
+    return all;
+}
+
+// Alone: an ADD enters the network first, and a DEL leaves it last.
+Result<Carried> unknown_carried_alone(const std::string &root) {
+    const Lock alone = TRY(Lock::exclusive(root));
+    return unknown_carried(TRY(UplinkTables::open(root, Access::read_only)), TRY(Tables::open(root)));
+}
+
+Result<void> leave_uplink(const std::string &root, std::uint32_t ifindex, std::uint32_t network) {
+    const Lock alone = TRY(Lock::exclusive(root));
+    const UplinkTables uplinks = TRY(UplinkTables::open(root));
+    const Carried still = TRY(unknown_carried(uplinks, TRY(Tables::open(root))));
+    return std::ranges::find(still, std::pair(ifindex, network)) == still.end()
+               ? Result<void>{}
+               : remove_network_from_uplink(uplinks, ifindex, network);
+}
+
+Result<void> look_for_unknown_networks(const NodeView &node, Findings &findings) {
+    const std::string &root = node.world.bpffs;
+    if (TRY(unknown_carried(TRY(UplinkTables::open(root, Access::read_only)), *node.tables)).empty())
+        return {};
+    for (const auto &[ifindex, network] : TRY(unknown_carried_alone(root)))
+        report(findings,
+               "the entry of " + interface_name(ifindex) + " in " PODLANE_MAP_UPLINKS " names network " +
+                   std::to_string(network) + ", which is not in " PODLANE_MAP_NETWORKS,
+               [root, ifindex = ifindex, network = network] { return leave_uplink(root, ifindex, network); });
+    return {};
+}
+
 } // namespace
 
 // An ADD writes its record before it enters the network; none may be without one.
 Result<void> look_for_unused_networks(const NodeView &node, Findings &findings) {
     const std::string &root = node.world.bpffs, &directory = node.state_directory;
+    TRY(look_for_unknown_networks(node, findings));
     if (!node.records || !node.unread_records)
         return {};
     for (const auto &[id, entry] : TRY(node.live->networks.entries())) {

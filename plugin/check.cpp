@@ -6,6 +6,7 @@
 #include "plugin/endpoint.hpp"
 #include "plugin/foreign_qdisc.hpp"
 #include "plugin/ipam.hpp"
+#include "plugin/node.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/pod_mac.hpp"
 #include "plugin/state.hpp"
@@ -66,6 +67,7 @@ Result<std::string> check(const cni::Request &request) {
                 leased = std::move(lease->routes);
     }
     TRY(Verifier(host, tables).verify(judged, *record, *inside, leased, recorded && recorded->entry));
+    TRY(check_node(request.config.bpffs, *record));
     return std::string{};
 }
 

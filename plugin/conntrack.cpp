@@ -6,6 +6,7 @@
 #include "loader/net/sysctl.hpp"
 #include "loader/object.hpp"
 #include "loader/tracking.hpp"
+#include "plugin/isolation.hpp"
 #include "plugin/log.hpp"
 #include "plugin/node.hpp"
 #include "plugin/plan.hpp"
@@ -55,14 +56,19 @@ bool lacks_tracking(const Error &error) {
 
 } // namespace
 
-bool follows_conntrack(std::uint32_t interface_flags) {
-    constexpr std::uint32_t kIsolated = INTERFACE_ISOLATED_GROUP | INTERFACE_ISOLATED_NETWORK;
-    constexpr std::uint32_t kFast = INTERFACE_FAST_LOCAL | INTERFACE_FAST_UPLINK;
-    return (interface_flags & kIsolated) != 0 ||
-           ((interface_flags & kFast) != 0 && (interface_flags & INTERFACE_FIRST_DIRECT) == 0);
+Result<void> check_tracking(const std::string &root, const endpoint &record) {
+    if (!follows_conntrack(record.flags) || (!is_isolated(record) && !TRY(programs_query_conntrack(root))))
+        return {};
+    const std::string network(field_text(record.network_name));
+    const auto tracking = is_tracking(network);
+    if (!tracking)
+        return lacks_tracking(tracking.error()) ? Result<void>{} : tracking.error();
+    if (*tracking)
+        return {};
+    return Error{ErrorCode::check_failed,
+                 "the rule in table inet podlane-" + network + " that has the kernel track connections is missing",
+                 "the network's next ADD or `podlanectl repair` restores it"};
 }
-
-bool follows_conntrack(const cni::Config &config) { return follows_conntrack(interface_flags_of(config, 1)); }
 
 Result<void> let_conntrack_follow(const cni::Config &config) {
     if (config.fast_path == cni::FastPath::off || !config.conntrack_liberal)

@@ -2,17 +2,16 @@
 // Sets up the node's connection tracking for the fast path: it is on, and TCP windows are not checked.
 #pragma once
 
+#include "maps/abi/endpoint.h"
 #include "maps/result.hpp"
 #include "plugin/cni/types.hpp"
 
-#include <cstdint>
+#include <string>
 
 namespace podlane {
 
-// Whether the network's connections take the fast path as conntrack says, or isolation does. By the flags (INTERFACE_*)
-// of one of its pods; `firstPacket` alone does not say it.
-bool follows_conntrack(std::uint32_t interface_flags);
-bool follows_conntrack(const cni::Config &config);
+// ErrorCode::check_failed if the rule is missing that has the kernel track the connections of the endpoint's network.
+Result<void> check_tracking(const std::string &root, const endpoint &record);
 
 // Lets conntrack accept the end of a TCP connection whose data it has not seen. Without it TCP stays on the slow path.
 Result<void> let_conntrack_follow(const cni::Config &config);

@@ -46,18 +46,6 @@ Result<void> refuse_what_needs_programs(const cni::Config &config, const net::Li
                  "take the key out, or chain Podlane after a plugin that makes a veth pair (ptp, bridge)"};
 }
 
-Result<endpoint> make_record(const cni::Request &request, const net::Namespace &pod, const net::Link &link) {
-    Plan plan{.mode = ENDPOINT_AFTER_MAIN};
-    plan.hook_kind = HookKind::clsact;
-    plan.netns_inode = pod.inode();
-    plan.pod_ifindex = link.ifindex;
-    plan.pod_mac = link.mac;
-    plan.mtu = link.mtu;
-    plan.flags = INTERFACE_POD_RULES;
-    plan.addresses = TRY(adopted_addresses(request));
-    return make_endpoint(request, plan);
-}
-
 // The others had programs only: what they send by the new interface would not meet one.
 Result<void> put_rules_for_peers(const std::vector<PeerInterface> &peers, const Tables &tables, net::Netlink &pod) {
     for (const PeerInterface &peer : peers) {
@@ -180,7 +168,10 @@ Result<cni::Attachment> adopt_without_host_veth(const cni::Request &request, con
     TRY(refuse_what_needs_programs(request.config, link));
     rollback.keep(TRY(Lock::shared(request.config.bpffs)));
     TRY(tables.check_generation(request.config.bpffs));
-    const endpoint record = TRY(make_record(request, pod, link));
+    Plan plan = make_plan_without_host_veth(link, pod.inode(), TRY(adopted_addresses(request)));
+    plan.netns = request.netns;
+    const endpoint record = TRY(make_endpoint(request, plan));
+    TRY(log_plan(request, plan, record, {}));
     TRY(update_record(request, record, nullptr, 0));
     TRY(put_record({request, record, &request.config, 0, &tables}, sockets.host, rollback));
     log(cni::Log::Level::warning,

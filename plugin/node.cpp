@@ -8,6 +8,7 @@
 #include "loader/pins.hpp"
 #include "loader/probe.hpp"
 #include "loader/upgrade.hpp"
+#include "maps/text.hpp"
 #include "plugin/conntrack.hpp"
 #include "plugin/history.hpp"
 #include "plugin/log.hpp"
@@ -160,6 +161,16 @@ Result<void> write_node_settings(const cni::Config &config, net::Netlink &host, 
         TRY(enforce(config.state_dir, one.path, one.value));
     }
     return {};
+}
+
+Result<void> check_node(const std::string &root, const endpoint &record) {
+    if (record.mode != ENDPOINT_AFTER_MAIN)
+        for (const Setting &one : node_settings_of(addresses_in(record)))
+            if (const auto now = TRY(net::read_sysctl(one.path)); now && *now == "0")
+                return Error{ErrorCode::check_failed,
+                             join(one.path, ".") + " is 0: the node does not forward the container's packets",
+                             "`podlanectl repair` sets it to 1; find the program that writes this setting"};
+    return check_tracking(root, record);
 }
 
 Result<std::uint32_t> uplink_mtu(net::Netlink &host) {

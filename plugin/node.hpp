@@ -38,6 +38,9 @@ Result<HookKind> choose_hook_kind(const cni::Config &config, std::uint32_t ifind
 // advertisements would ignore them: accept_ra becomes 2 there, and the log says so.
 Result<void> write_node_settings(const cni::Config &config, net::Netlink &host, const std::vector<Setting> &settings);
 
+// ErrorCode::check_failed if the node does not forward, or track connections, as the endpoint needs it.
+Result<void> check_node(const std::string &root, const endpoint &record);
+
 // Logs that the file of the settings was damaged, if this change has replaced it.
 void log_replaced(const NodeSettings &settings, Change change);
 

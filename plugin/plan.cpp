@@ -132,15 +132,13 @@ bool cannot_send_ipv6(const cni::Config &config, const Plan &plan) {
 
 // Were the host-side veth's address one of the subnet, the kernel would join the anycast address of its routers too
 // (RFC 4291, 2.6.1), and wait for one more grace period when the link goes.
-void plan_host(const cni::Config &config, bool has_ipv4, Plan &plan) {
-    if (has_ipv4)
-        plan.node_settings.push_back({{"net", "ipv4", "ip_forward"}, "1"});
+void plan_host(const cni::Config &config, Plan &plan) {
+    plan.node_settings = node_settings_of(plan.addresses);
     if (cannot_send_ipv6(config, plan))
         plan.host_settings.push_back({{"net", "ipv6", "conf", plan.host_ifname, "disable_ipv6"}, "1"});
     if (!is_none(plan.link_local)) {
         const ip_addr own = link_local_from_mac(plan.host_mac);
         plan.host_settings.push_back({{"net", "ipv6", "conf", plan.host_ifname, "disable_ipv6"}, "0"});
-        plan.node_settings.push_back({{"net", "ipv6", "conf", "all", "forwarding"}, "1"});
         plan.host_addresses.push_back({{own, 128}, net::kNoDad | net::kNoPrefixRoute, net::kScopeLink});
         plan.host_routes.push_back({.destination = masked({own, 64}), .append = true});
     }
@@ -343,6 +341,18 @@ Result<Plan> make_plan_beside(const cni::Request &request, const AdoptedPair &pa
     return plan;
 }
 
+Plan make_plan_without_host_veth(const net::Link &link, std::uint64_t netns_inode, std::vector<ip_addr> addresses) {
+    Plan plan{.mode = ENDPOINT_AFTER_MAIN, .ifname = link.name};
+    plan.hook_kind = HookKind::clsact;
+    plan.netns_inode = netns_inode;
+    plan.pod_ifindex = link.ifindex;
+    plan.pod_mac = link.mac;
+    plan.mtu = link.mtu;
+    plan.flags = INTERFACE_POD_RULES;
+    plan.addresses = std::move(addresses);
+    return plan;
+}
+
 bool has_mtu_for(std::span<const ip_addr> addresses, std::uint32_t mtu) {
     return mtu >= kSmallestIpv6Mtu || std::ranges::all_of(addresses, is_ipv4);
 }
@@ -380,7 +390,7 @@ Result<Plan> make_plan(const cni::Request &request, const cni::Attachment &lease
         plan_routes(request, leased, false, plan);
     }
     plan_pod(request, plan);
-    plan_host(config, has_ipv4, plan);
+    plan_host(config, plan);
     TRY(plan_services(request, prefixes_of(lease, request.ifname), node, plan));
     plan_result(request, leased, plan);
     return plan;

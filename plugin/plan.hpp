@@ -6,6 +6,7 @@
 #include "maps/abi/endpoint.h"
 #include "loader/attach.hpp"
 #include "loader/net/address.hpp"
+#include "loader/net/link.hpp"
 #include "loader/net/neighbour.hpp"
 #include "loader/net/route.hpp"
 #include "loader/net/sysctl.hpp"
@@ -52,6 +53,7 @@ struct NetworkPlan {
     std::vector<Prefix> cluster_cidrs{};
     std::optional<LimitGroupPlan> limit_group{};
     bool own_address_rules = false; // loader/own_addresses.hpp
+    bool is_tracked = false;        // by a rule that has the kernel track connections
 };
 
 struct Setting {
@@ -117,6 +119,8 @@ inline constexpr std::uint32_t kSmallestIpv6Mtu = 1280;
 bool has_mtu_for(std::span<const ip_addr> addresses, std::uint32_t mtu);
 std::string mtu_is_too_small(const std::string &place, std::uint32_t mtu);
 
+// Of the node, for pods with these addresses.
+std::vector<Setting> node_settings_of(std::span<const ip_addr> addresses);
 // Of the container's namespace as a whole.
 std::vector<Setting> pod_settings_of(const cni::Config &config, const Plan &plan);
 
@@ -142,6 +146,9 @@ Result<Plan> make_plan_beside(const cni::Request &request, const AdoptedPair &pa
 // "egress": "cluster": those that limit what the pod may send, and none without.
 std::vector<const char *> egress_sets_of(const cni::Config &config);
 
+// An interface without a host-side veth, as it was found: rules in the container are all that there is.
+Plan make_plan_without_host_veth(const net::Link &link, std::uint64_t netns_inode, std::vector<ip_addr> addresses);
+
 // Names and patterns of the network's uplinks: those of the configuration and that of the egress route.
 std::vector<std::string> uplinks_of(const cni::Config &config, const std::optional<EgressRoute> &egress_route);
 Result<NetworkPlan> plan_network(const cni::Config &config, const NodeFacts &node);
@@ -164,6 +171,11 @@ std::uint32_t limiter_flags_of(cni::Limiter limiter);
 
 // The enum interface_flags that a configuration sets, whichever plugin created the interface.
 std::uint32_t interface_flags_of(const cni::Config &config, std::size_t address_count);
+
+// Whether the network's connections take the fast path as conntrack says, or isolation does. By the flags (INTERFACE_*)
+// of one of its pods; `firstPacket` alone does not say it.
+bool follows_conntrack(std::uint32_t interface_flags);
+bool follows_conntrack(const cni::Config &config);
 
 // The addresses prevResult gives to the container's interface, each once; those without an interface index count too.
 std::vector<cni::Address> addresses_of(const cni::Attachment &result, const std::string &ifname);

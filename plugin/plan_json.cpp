@@ -4,6 +4,8 @@
 #include "maps/words.hpp"
 #include "plugin/cni/json.hpp"
 
+#include <arpa/inet.h>
+
 #include <string_view>
 
 namespace podlane {
@@ -70,14 +72,20 @@ Json neighbours_json(const std::vector<net::Neighbour> &all) {
     return values;
 }
 
+// Without one, no program, map or network is concerned.
+bool has_host_veth(const Plan &plan) { return !plan.host_ifname.empty(); }
+
 Json links_json(const Plan &plan) {
     Json pod = {{"name", plan.ifname}, {"ifindex", plan.pod_ifindex}, {"mac", to_string(plan.pod_mac)}};
     pod["mtu"] = plan.mtu;
     pod["namespace"] = plan.netns;
+    const bool is_created = plan.mode != ENDPOINT_AFTER_MAIN;
+    if (!has_host_veth(plan))
+        return {{"created", is_created}, {"container", std::move(pod)}};
     Json host = {{"name", plan.host_ifname}, {"ifindex", plan.ifindex}, {"mac", to_string(plan.host_mac)}};
     host["mtu"] = plan.mtu;
     host["alias"] = plan.alias;
-    return {{"created", plan.mode != ENDPOINT_AFTER_MAIN}, {"container", std::move(pod)}, {"host", std::move(host)}};
+    return {{"created", is_created}, {"container", std::move(pod)}, {"host", std::move(host)}};
 }
 
 Json programs_json(const Plan &plan) {
@@ -112,10 +120,15 @@ Json isolation_json(const IsolationEntry &entry) {
 
 // By map; an entry's key is the host-side veth's ifindex if nothing else is said.
 Json entries_json(const Plan &plan, const EndpointEntries &entries, const SourceEntries &sources) {
-    Json all = {{PODLANE_MAP_ENDPOINTS, 1}, {PODLANE_MAP_COUNTERS, 1}};
+    Json all = {{PODLANE_MAP_ENDPOINTS, 1}};
+    if (!has_host_veth(plan))
+        return all;
+    all[PODLANE_MAP_COUNTERS] = 1;
     if (!entries.exempts.empty())
         all[PODLANE_MAP_EXEMPT] = list(entries.exempts, [](const auto &one) {
-            return to_string(prefix_of(one.first)) + (one.second != 0 ? "" : " unshaped");
+            const bool is_ingress = ntohl(one.first.direction) == LIMIT_INGRESS;
+            return std::string(is_ingress ? "ingress " : "egress ") + to_string(prefix_of(one.first)) +
+                   (one.second != 0 ? "" : " unshaped");
         });
     if (entries.limits) {
         all[PODLANE_MAP_BANDWIDTHS] = limits_json(*entries.limits);
@@ -151,7 +164,10 @@ Json network_json(const Plan &plan) {
     value["programsOnUplinks"] = network.entry.has_uplinks != 0;
     if (network.own_address_rules)
         value["ownAddressRules"] = true;
-    value["uplinks"] = network.uplinks;
+    if (network.is_tracked)
+        value["conntrackRule"] = true;
+    const bool are_default = network.uplinks.empty() && network.entry.has_uplinks != 0;
+    value["uplinks"] = are_default ? Json("of the default routes") : Json(network.uplinks);
     value["clusterCIDRs"] = texts(network.cluster_cidrs);
     return value;
 }
@@ -164,6 +180,8 @@ std::string to_json(const Plan &plan, const EndpointEntries &entries, const Sour
                         {"addresses", list(plan.pod_addresses, address_text)},
                         {"routes", list(plan.pod_routes, route_text)},
                         {"neighbours", neighbours_json(plan.pod_neighbours)}};
+    if (plan.mode != ENDPOINT_AFTER_MAIN)
+        all["container"]["lo"] = "up";
     if (!plan.pod_qdisc.empty())
         all["container"]["qdisc"] = plan.pod_qdisc;
     if ((plan.flags & INTERFACE_POD_RULES) != 0)
@@ -176,11 +194,13 @@ std::string to_json(const Plan &plan, const EndpointEntries &entries, const Sour
                    {"neighbours", neighbours_json(plan.host_neighbours)}};
     if (plan.uplink != 0)
         all["node"]["announcedOn"] = plan.uplink;
-    all["programs"] = programs_json(plan);
+    if (has_host_veth(plan))
+        all["programs"] = programs_json(plan);
     if (!plan.qdisc.empty())
         all["qdisc"] = plan.qdisc;
     all["entries"] = entries_json(plan, entries, sources);
-    all["network"] = network_json(plan);
+    if (has_host_veth(plan))
+        all["network"] = network_json(plan);
     if (plan.masquerade != ENDPOINT_MASQUERADE_NONE)
         all["nat"] = {{"by", masquerade_word(plan.masquerade)}, {"addresses", texts(plan.masqueraded)}};
     if (!plan.egress_sets.empty())

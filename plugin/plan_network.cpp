@@ -41,6 +41,7 @@ Result<NetworkPlan> plan_network(const cni::Config &config, const NodeFacts &nod
         return Error{ErrorCode::invalid_network_config, "the network's name or its uplinks are too long"};
     plan.entry.masquerade = static_cast<std::uint8_t>(node.masquerade);
     plan.own_address_rules = has_egress_route(config);
+    plan.is_tracked = follows_conntrack(config);
     // The programs judge ends of connections that conntrack cannot, and who speaks for an isolated pod.
     const bool is_fast = config.fast_path == cni::FastPath::on || has_egress_route(config);
     const bool is_judged = config.fast_path != cni::FastPath::off || config.isolation.by != cni::IsolateBy::none;

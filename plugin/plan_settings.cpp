@@ -29,6 +29,15 @@ std::vector<Setting> pod_settings_of(const cni::Config &config, const Plan &plan
     return settings;
 }
 
+std::vector<Setting> node_settings_of(std::span<const ip_addr> addresses) {
+    std::vector<Setting> settings;
+    if (std::ranges::any_of(addresses, is_ipv4))
+        settings.push_back({{"net", "ipv4", "ip_forward"}, "1"});
+    if (!std::ranges::all_of(addresses, is_ipv4))
+        settings.push_back({{"net", "ipv6", "conf", "all", "forwarding"}, "1"});
+    return settings;
+}
+
 std::uint32_t limiter_flags_of(cni::Limiter limiter) {
     switch (limiter) {
     case cni::Limiter::automatic:
@@ -42,6 +51,15 @@ std::uint32_t limiter_flags_of(cni::Limiter limiter) {
     }
     return 0;
 }
+
+bool follows_conntrack(std::uint32_t interface_flags) {
+    constexpr std::uint32_t kIsolated = INTERFACE_ISOLATED_GROUP | INTERFACE_ISOLATED_NETWORK;
+    constexpr std::uint32_t kFast = INTERFACE_FAST_LOCAL | INTERFACE_FAST_UPLINK;
+    return (interface_flags & kIsolated) != 0 ||
+           ((interface_flags & kFast) != 0 && (interface_flags & INTERFACE_FIRST_DIRECT) == 0);
+}
+
+bool follows_conntrack(const cni::Config &config) { return follows_conntrack(interface_flags_of(config, 1)); }
 
 std::vector<const char *> egress_sets_of(const cni::Config &config) {
     if (!config.egress_in_cluster)

@@ -57,8 +57,12 @@ Result<net::Link> check_pod_end(Checked &c) {
         return gone("interface " + c.request.ifname + " is gone from the container");
     if (pod->ifindex != c.record.pod_ifindex)
         return gone("interface " + c.request.ifname + " of the container is not the one that ADD saw");
-    if (!pod->up)
-        return gone("interface " + c.request.ifname + " of the container is down");
+    if (!pod->up) {
+        Error down = gone("interface " + c.request.ifname + " of the container is down");
+        if (c.record.ifindex == 0) // another plugin's: no repair touches it
+            down.hint = "`nsenter --net=" + c.request.netns + " ip link set " + c.request.ifname + " up`";
+        return down;
+    }
     return *std::move(pod);
 }
 

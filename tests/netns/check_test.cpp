@@ -83,6 +83,10 @@ const std::vector<NetworkFault> kNetworkFaults = {
                  "neighbour @v4"},
     NetworkFault{"HostRouteGoneV4", "ip route del @v4 dev @host", "route to @v4 by @host is gone",
                  "ip route add @v4 dev @host"},
+    NetworkFault{"ForwardingOffV4", "sysctl -qw net.ipv4.ip_forward=0", "net.ipv4.ip_forward is 0",
+                 "sysctl -qw net.ipv4.ip_forward=1"},
+    NetworkFault{"ForwardingOffV6", "sysctl -qw net.ipv6.conf.all.forwarding=0", "net.ipv6.conf.all.forwarding is 0",
+                 "sysctl -qw net.ipv6.conf.all.forwarding=1"},
     NetworkFault{"HostRouteGoneV6", "ip route del @v6 dev @host", "route to @v6 by @host is gone",
                  "ip route add @v6 dev @host"},
 };
@@ -220,6 +224,18 @@ TEST_F(CheckTest, FailsWithoutTheNamespaceOrWithAnother) {
     EXPECT_THAT(elsewhere.json.value("details", ""), AllOf(HasSubstr("delete"), Not(HasSubstr("repair"))));
     variables["CNI_NETNS"] = node_.dir() + "/nothing";
     EXPECT_THAT(node_.cni("podlane", "CHECK", config, variables), fails_with(4, {node_.dir() + "/nothing"}));
+}
+
+// An isolated pod's network needs it on each kernel.
+TEST_F(CheckTest, NamesAMissingRuleThatHasTheKernelTrack) {
+    const Json keys = {{"isolation", "network"}};
+    const Pod made = make(keys);
+    EXPECT_THAT(VerbsTest::check(made, keys), succeeds());
+    node_.run("nft delete chain inet podlane-pods conntrack");
+    EXPECT_THAT(VerbsTest::check(made, keys),
+                fails_with(105, {"the rule in table inet podlane-pods that has the kernel track connections"}));
+    (void)make(keys);
+    EXPECT_THAT(VerbsTest::check(made, keys), succeeds());
 }
 
 // CHECK does not judge other addresses, routes, rules, neighbours and programs.

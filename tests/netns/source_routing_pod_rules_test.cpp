@@ -99,6 +99,34 @@ TEST_P(PodRules, CheckNoticesWhatIsMissing) {
     }
 }
 
+// It is another plugin's, and no repair touches it.
+TEST_P(NoHostVeth, DoctorSaysHowToSetTheInterfaceUp) {
+    add_pod();
+    (void)pod_->run("ip link set net1 down");
+    for (const std::string command : {"doctor", "repair"}) {
+        const Output output = node().podlanectl(command);
+        EXPECT_EQ(output.rc, 1) << command;
+        EXPECT_THAT(output.out, testing::HasSubstr("--net=" + pod_->path() + " ip link set net1 up")) << command;
+    }
+}
+
+TEST_P(NoHostVeth, ThePlanHasRulesAlone) {
+    pod_ = node().container();
+    lab_.add(pod_, "eth0", 0);
+    lab_.add(pod_, net1({{"log", {{"file", log_file()}, {"level", "debug"}}}}));
+    const std::string mark = ": plan: ", text = logged();
+    const std::size_t at = text.find(mark);
+    ASSERT_NE(at, std::string::npos) << text;
+    const Json plan = Json::parse(text.substr(at + mark.size(), text.find('\n', at) - at - mark.size()));
+    EXPECT_EQ(plan.at("links").at("container").at("name"), "net1");
+    EXPECT_EQ(plan.at("container").at("rulesFrom"),
+              Json({to_string(addr("net1", true)), to_string(addr("net1", false))}));
+    EXPECT_EQ(plan.at("entries"), Json({{PODLANE_MAP_ENDPOINTS, 1}}));
+    for (const char *what : {"programs", "network", "nat", "lease"})
+        EXPECT_FALSE(plan.contains(what)) << what;
+    EXPECT_FALSE(plan.at("links").contains("host"));
+}
+
 TEST_P(PodRules, DelLeavesTheContainerAsItWas) {
     add_pod();
     EXPECT_NE(routing(), before_);

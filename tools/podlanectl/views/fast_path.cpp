@@ -4,7 +4,7 @@
 #include "loader/object.hpp"
 #include "loader/probe.hpp"
 #include "loader/tracking.hpp"
-#include "plugin/conntrack.hpp"
+#include "plugin/plan.hpp"
 
 #include <set>
 

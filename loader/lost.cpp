@@ -59,9 +59,9 @@ Result<std::vector<AttachmentRecord>> dead_attachments(std::vector<AttachmentRec
 }
 
 Result<std::vector<UnknownVeth>> unknown_veths(const std::string &state_directory, const Endpoints *endpoints,
-                                               net::Netlink &host) {
+                                               const std::map<std::uint32_t, net::Link> &links) {
     std::vector<UnknownVeth> unknown;
-    for (const net::Link &link : TRY(net::list_links(host))) {
+    for (const auto &[ifindex, link] : links) {
         const auto space = link.alias.rfind(' ');
         if (link.kind != "veth" || !link.alias.starts_with(kAliasPrefix) || space < kAliasPrefix.size())
             continue;

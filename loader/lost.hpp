@@ -3,10 +3,12 @@
 // packets pass through programs of maps that are no longer pinned.
 #pragma once
 
+#include "loader/net/link.hpp"
 #include "loader/net/netlink.hpp"
 #include "loader/record.hpp"
 #include "maps/tables.hpp"
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -30,8 +32,8 @@ struct UnknownVeth {
     std::string ifname;
     bool has_torn_record = false; // of which nothing but the configuration is left
 };
-// Host-side veths with Podlane's alias that neither `endpoints` nor a whole record on disk knows.
+// Host-side veths among `links` with Podlane's alias that neither `endpoints` nor a whole record on disk knows.
 Result<std::vector<UnknownVeth>> unknown_veths(const std::string &state_directory, const Endpoints *endpoints,
-                                               net::Netlink &host);
+                                               const std::map<std::uint32_t, net::Link> &links);
 
 } // namespace podlane

@@ -64,10 +64,15 @@ Result<void> look_at_last_adds(const cni::Config &config, const Tables &tables, 
 
 } // namespace
 
-Result<std::string> foreign_qdisc(net::Netlink &host, const net::Link &host_veth) {
+Result<std::string> foreign_root_qdisc(net::Netlink &host, const net::Link &host_veth) {
     const std::string &root = host_veth.qdisc;
     const bool is_own = is_edt_qdisc(root) && TRY(net::has_root_qdisc(host, host_veth.ifindex, LIMIT_QDISC));
-    if (!root.empty() && root != "noqueue" && root != "noop" && !is_own)
+    return root == "noqueue" || root == "noop" || is_own ? std::string() : root;
+}
+
+Result<std::string> foreign_qdisc(net::Netlink &host, const net::Link &host_veth) {
+    std::string root = TRY(foreign_root_qdisc(host, host_veth));
+    if (!root.empty())
         return root;
     const std::string ingress = TRY(net::ingress_qdisc(host, host_veth.ifindex));
     return ingress == net::kIngressQdisc ? ingress : std::string();

@@ -13,6 +13,8 @@ namespace podlane {
 
 // Its kind; empty if there is none. Podlane's own has LIMIT_QDISC as its handle.
 Result<std::string> foreign_qdisc(net::Netlink &host, const net::Link &host_veth);
+// The same, where no qdisc is in the place of clsact.
+Result<std::string> foreign_root_qdisc(net::Netlink &host, const net::Link &host_veth);
 // The same of an endpoint on the fast path. Empty for all others.
 Result<std::string> bypassed_qdisc(net::Netlink &host, const endpoint &record);
 

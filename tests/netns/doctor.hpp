@@ -322,7 +322,7 @@ const std::vector<Fault> kFaults = {
      [](Doctor &d) {
          (void)require(d.open(&open_addresses).remove({network_id("pods"), d.made_.v4}));
      }},
-    {"AddressEntryOfAnother", "address-entry", "is another interface's", false,
+    {"AddressEntryOfNobodyElse", "address-entry", "is another interface's", true,
      [](Doctor &d) {
          address value{};
          value.ifindex = 1; // lo, which is there

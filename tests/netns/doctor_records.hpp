@@ -27,6 +27,19 @@ const std::vector<Fault> kRecordFaults = {
      [](Doctor &d) { std::ofstream(lease_file(d)) << "other\r\neth0"; }},
     {"LeaseFileOfAnotherInterface", "lease-file", "names container ", false,
      [](Doctor &d) { std::ofstream(lease_file(d)) << d.made_.container->id() << "\r\nnet1"; }},
+    {"AddressGivenTwice", "address-entry", "is another interface's", false,
+     [](Doctor &d) {
+         const Pod &other = d.keep(Json::object());
+         const auto endpoints = d.open(&open_endpoints);
+         const auto key = require(make_endpoint_key(other.container->id(), "eth0"));
+         endpoint record = *require(endpoints.find(key));
+         record.addresses[0] = d.made_.v4;
+         require(endpoints.update(key, record));
+         const auto addresses = d.open(&open_addresses);
+         address value = *require(addresses.find({network_id("pods"), d.made_.v4}));
+         value.ifindex = other.ifindex;
+         require(addresses.update({network_id("pods"), d.made_.v4}, value));
+     }},
     {"StateDirectoryOpenToOthers", "state-directory", "/var/lib/podlane of records has mode 0755", true,
      [](Doctor &) { ASSERT_EQ(chmod(kStateDirectory, 0755), 0); }},
     {"RecordsOfAnotherUser", "state-directory", "has mode 0700 and belongs to user 65534", true,

@@ -70,8 +70,8 @@ struct NodeView {
     std::vector<UplinkReport> uplinks{};
     std::optional<LiveState> live{}; // if `loaded` and the pins are complete
     std::optional<Tables> tables{};  // the same
-    // Read after `endpoints`: names of all interfaces by their number, and what can be on their hooks.
-    std::map<std::uint32_t, std::string> interface_names{};
+    // Read after `endpoints`: all interfaces by their number, and what can be on their hooks.
+    std::map<std::uint32_t, net::Link> links{};
     std::unique_ptr<HookSurvey> hooks{};
     Result<std::vector<AttachmentRecord>> records = std::vector<AttachmentRecord>{}; // of all roots, read once
     Result<void> unread_records{};                                                   // which `records` is without

@@ -343,7 +343,7 @@ Result<Examined> look(const Scope &scope, const World &world, bool only_settled)
     const bool readable = node.loaded && pins && TRY(has_readable_pins(node, scope, only_settled, examined));
     examined.is_partial = !readable && !is_absent;
     for (net::Link &link : TRY(net::list_links(*node.host)))
-        node.interface_names.emplace(link.ifindex, std::move(link.name));
+        node.links.emplace(link.ifindex, std::move(link));
     node.hooks = std::make_unique<HookSurvey>(TRY(HookSurvey::make(*node.host)));
     look_at_node(node, host_checks(), examined);
     look_at_node(node, network_checks(), examined);

@@ -45,7 +45,7 @@ Result<forwarding::Pods> forwarded_pods(const NodeView &node) {
     forwarding::Pods pods;
     std::set<std::uint32_t> own;
     for (const EndpointEntry &entry : node.endpoints) {
-        if (skips_rules(entry) || !node.interface_names.contains(entry.second.ifindex))
+        if (skips_rules(entry) || !node.links.contains(entry.second.ifindex))
             continue;
         own.insert(entry.second.ifindex);
         for (const ip_addr &addr : addresses_in(entry.second)) {
@@ -53,11 +53,11 @@ Result<forwarding::Pods> forwarded_pods(const NodeView &node) {
             pods.ranges.push_back(host_prefix(addr));
         }
     }
-    for (const net::Link &link : TRY(net::list_links(*node.host)))
-        if (own.contains(link.ifindex)) {
+    for (const auto &[ifindex, link] : node.links)
+        if (own.contains(ifindex)) {
             pods.interfaces.push_back(link.name);
-            if (link.master && node.interface_names.contains(*link.master))
-                pods.interfaces.push_back(node.interface_names.at(*link.master));
+            if (link.master && node.links.contains(*link.master))
+                pods.interfaces.push_back(node.links.at(*link.master).name);
         }
     if (node.networks)
         for (const RuntimeNetwork &network : *node.networks)
@@ -71,8 +71,8 @@ Result<forwarding::Pods> forwarded_pods(const NodeView &node) {
                 continue;
             route.other_links.push_back(route.ifindex);
             for (const std::uint32_t link : route.other_links)
-                if (const auto name = node.interface_names.find(link); name != node.interface_names.end())
-                    pods.ways.push_back(name->second);
+                if (const auto there = node.links.find(link); there != node.links.end())
+                    pods.ways.push_back(there->second.name);
         }
     return pods;
 }
@@ -146,14 +146,13 @@ std::function<Result<void>()> taking_off_fast_path(const std::string &root, cons
 
 // One that Podlane was chained behind, or that a call has seen since, is worth knowing all the same.
 Result<void> look_at_qdiscs(const NodeView &node, Findings &findings) {
-    std::map<std::uint32_t, net::Link> links;
-    for (net::Link &link : TRY(net::list_links(*node.host)))
-        links.emplace(link.ifindex, std::move(link));
     for (const EndpointEntry &entry : node.endpoints) {
-        const auto link = links.find(entry.second.ifindex);
-        if (link == links.end() || link->second.name != field_text(entry.second.host_ifname))
+        const auto link = node.links.find(entry.second.ifindex);
+        if (link == node.links.end() || link->second.name != field_text(entry.second.host_ifname))
             continue;
-        const std::string kind = TRY(foreign_qdisc(*node.host, link->second));
+        const std::string kind =
+            TRY(node.hooks->can_have_filters(link->first) ? foreign_qdisc(*node.host, link->second)
+                                                          : foreign_root_qdisc(*node.host, link->second));
         if (kind.empty())
             continue;
         const std::string has = link->second.name + " has the qdisc " + kind + " of another program: ";

@@ -131,9 +131,9 @@ Result<void> look_at_rp_filter(const NodeView &node, Findings &findings) {
         if (node.uplinks.size() > 1 && !one.name.empty())
             names.push_back(one.name);
     for (const auto &[key, record] : node.endpoints)
-        if (const auto there = node.interface_names.find(record.ifindex);
-            (record.flags & kFromElsewhere) != 0 && there != node.interface_names.end())
-            names.push_back(there->second);
+        if (const auto there = node.links.find(record.ifindex);
+            (record.flags & kFromElsewhere) != 0 && there != node.links.end())
+            names.push_back(there->second.name);
     for (const std::string &name : names)
         if (TRY(is_strict(name)))
             report(findings, "rp_filter is strict on " + name, {},
@@ -185,9 +185,9 @@ std::span<const Check> host_checks() { return kHostChecks; }
 std::map<std::uint32_t, std::string> NodeView::interfaces() const {
     std::map<std::uint32_t, std::string> all;
     for (const auto &[key, record] : endpoints)
-        if (const auto there = interface_names.find(record.ifindex);
-            there != interface_names.end() && there->second == field_text(record.host_ifname))
-            all.insert(*there);
+        if (const auto there = links.find(record.ifindex);
+            there != links.end() && there->second.name == field_text(record.host_ifname))
+            all.emplace(there->first, there->second.name);
     for (const UplinkReport &one : uplinks)
         if (!one.name.empty())
             all.emplace(one.ifindex, one.name);

@@ -121,11 +121,11 @@ Result<void> look_at_ranges(const NodeView &node, Findings &findings) {
         for (const net::RouteSpec &route : TRY(routes_of_node(node)))
             for (const Prefix &range : network.ranges)
                 if (net::is_of_link(route) && overlap(route.destination, range))
-                    report(findings, to_string(range) + " of network " + network.name + " overlaps " +
-                                         to_string(route.destination) + " of " +
-                                         (node.interface_names.contains(route.ifindex)
-                                              ? node.interface_names.at(route.ifindex)
-                                              : "interface " + std::to_string(route.ifindex)));
+                    report(findings,
+                           to_string(range) + " of network " + network.name + " overlaps " +
+                               to_string(route.destination) + " of " +
+                               (node.links.contains(route.ifindex) ? node.links.at(route.ifindex).name
+                                                                   : "interface " + std::to_string(route.ifindex)));
     }
     return {};
 }

@@ -109,7 +109,7 @@ Result<void> look_for_unknown(const NodeView &node, Findings &findings) {
         return {};
     const auto endpoints = TRY(known_endpoints(node.world.bpffs));
     for (const UnknownVeth &one :
-         TRY(unknown_veths(node.state_directory, endpoints ? &*endpoints : nullptr, *node.host)))
+         TRY(unknown_veths(node.state_directory, endpoints ? &*endpoints : nullptr, node.links)))
         report(findings, "interface " + one.name + " of container " + one.container_id + ", " + one.ifname +
                              (one.has_torn_record ? " is not in the maps, and its record on disk is torn"
                                                   : " is neither in the maps nor on disk"));

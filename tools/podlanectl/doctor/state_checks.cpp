@@ -292,7 +292,7 @@ Result<void> look_for_orphans(const NodeView &node, Findings &findings) {
     for (const auto &[key, record] : TRY(read_map<endpoint_key, endpoint>(root, PODLANE_MAP_ENDPOINTS)))
         known.insert(record.ifindex);
     for (auto &[map, entry] : all)
-        if (!known.contains(entry.ifindex) && !node.interface_names.contains(entry.ifindex))
+        if (!known.contains(entry.ifindex) && !node.links.contains(entry.ifindex))
             report(findings,
                    "map " + std::string(map) + " has an entry of interface " + std::to_string(entry.ifindex) +
                        ", which belongs to no endpoint",

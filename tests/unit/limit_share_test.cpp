@@ -260,6 +260,24 @@ TEST(LimitShare, FarFlowsAloneHaveTheRate) {
             }
 }
 
+// Whoever answers late, or says so, does not slow down the share of the others for longer than a real distance.
+TEST(LimitShare, AnEndlessRoundTripDelaysNobody) {
+    limit_state state{};
+    limit limit{};
+    make_limit(&limit, kRate, AUTO_BURST_BITS);
+    const sender late{.round_trip_us = std::numeric_limits<std::uint32_t>::max()};
+    for (int i = 0; i < 1000; ++i)
+        note_round_trip(&state, &late);
+    EXPECT_EQ(arrival_delay(&state, &limit), 250 * kMs);
+    Simulation all(kRate, 4);
+    all.write(all.connect(60 * kSecond), kForever);
+    all.at(4 * kSecond, [&all] { all.stop(3); });
+    all.run_until(5 * kSecond);
+    const Measured measured = measure(all, 3, 5 * kSecond);
+    expect_near_rate(measured.sum());
+    EXPECT_GT(jain(measured.bits_per_s), 0.95);
+}
+
 TEST(LimitShare, OnAndOffTakesHalfOnlyWhileItIsOn) {
     Simulation all(kRate, 1);
     const std::size_t other = all.connect();

@@ -54,25 +54,30 @@ Result<std::vector<net::FoundRule>> rules_in(net::Netlink &netlink, net::Family 
 
 } // namespace
 
-Result<std::optional<Error>> find_refusing_rule(net::Netlink &pod, const std::string &netns,
-                                                const ip_addr &destination) {
-    const std::string ip = "nsenter --net=" + netns + (is_ipv4(destination) ? " ip" : " ip -6");
-    const auto found = [](std::string sentence, std::string remedy) {
+Result<std::optional<Error>> find_refusing_rule(net::Netlink &pod, const std::string &netns, net::Family family) {
+    const ip_addr anywhere = net::unrouted_addr(family);
+    const std::string in_pod = "nsenter --net=" + netns + " ip ", of_family = is_ipv4(anywhere) ? "" : "-6 ";
+    const auto found = [&](std::string sentence, const std::string &remedy) {
         return std::optional(Error{ErrorCode::check_failed, std::move(sentence),
-                                   "`" + std::move(remedy) + "`, or delete the pod's sandbox"});
+                                   "`" + in_pod + remedy + "`, or delete the pod's sandbox"});
     };
-    for (const net::FoundRule &rule : TRY(rules_in(pod, net::family_of(destination)))) {
-        if (rule.is_narrowed || !rule.is_for(destination))
+    for (const net::FoundRule &rule : TRY(rules_in(pod, family))) {
+        if (rule.is_narrowed || rule.destination.length != 0)
             continue;
         if (rule.table == net::kMainTable || rule.action == FR_ACT_GOTO)
-            return std::optional<Error>{};
+            return std::optional<Error>{}; // of the main table, the container's routes are examined
         const std::string priority = std::to_string(rule.priority);
         if (refuses(rule))
             return found("the container's rule " + priority + ", " + rule.text + ", refuses its packets",
-                         ip + " rule del pref " + priority);
+                         of_family + "rule del pref " + priority);
+        const auto route = rule.table == 0 ? std::nullopt : TRY(route_in(pod, rule, anywhere));
+        if (route && refuses_packets(*route))
+            return found("route " + route_words(*route) + " of the container refuses its packets", removal_of(*route));
+        if (route)
+            return std::optional<Error>{}; // of its own
     }
     return found("no rule of the container looks up its main table, which has its routes",
-                 ip + " rule add pref 32766 lookup main");
+                 of_family + "rule add pref 32766 lookup main");
 }
 
 Result<const std::vector<net::FoundRule> *> NodeRules::rules_of(net::Family family) {

@@ -32,9 +32,8 @@ class NodeRules {
     std::map<net::Family, std::vector<net::FoundRule>> rules_{};
 };
 
-// ErrorCode::check_failed, with the remedy, of a container whose rules refuse all packets to `destination`, or look up
-// no main table. `netns`: its namespace's path.
-Result<std::optional<Error>> find_refusing_rule(net::Netlink &pod, const std::string &netns,
-                                                const ip_addr &destination);
+// ErrorCode::check_failed, with the remedy, of a container whose rules refuse packets to all that no route of its own
+// leads to, or look up no main table. `netns`: its namespace's path.
+Result<std::optional<Error>> find_refusing_rule(net::Netlink &pod, const std::string &netns, net::Family family);
 
 } // namespace podlane

@@ -76,16 +76,16 @@ std::vector<net::RouteSpec> own_of(std::vector<net::RouteSpec> all, const endpoi
     return all;
 }
 
+// A VRF's addresses are in its table.
 bool is_local_route(const net::RouteSpec &one, const ip_addr &addr) {
-    return one.type == net::kLocal && one.destination == host_prefix(addr); // of whichever table: VRFs have their own
+    return one.type == net::kLocal && one.destination == host_prefix(addr) && one.table != net::kLocalTable;
 }
 
-// Why the container looks up no route to the host-side veth, however it chooses its routes.
+// Why the container sends nothing to where no route of its own leads.
 Result<std::optional<Error>> find_barrier(const Inside &in, net::Family family) {
-    const ip_addr gateway = own_gateway(family == net::Family::ipv4);
-    const auto route = TRY(net::route_to(in.pod, gateway));
+    const auto route = TRY(net::route_to(in.pod, net::unrouted_addr(family)));
     return route && !refuses_packets(*route) ? Result<std::optional<Error>>(std::nullopt)
-                                             : find_refusing_rule(in.pod, in.netns, gateway);
+                                             : find_refusing_rule(in.pod, in.netns, family);
 }
 
 Result<std::vector<net::RouteSpec>> all_in(net::Netlink &pod, net::Family family) {
@@ -110,8 +110,32 @@ Result<void> restore_one(const Inside &in, const endpoint &record, const Plan &p
 } // namespace
 
 Result<bool> is_delivered(net::Netlink &pod, const ip_addr &addr) {
+    if (const auto route = TRY(net::route_to(pod, addr)); route && route->type == net::kLocal)
+        return true;
     return std::ranges::any_of(TRY(all_in(pod, net::family_of(addr))),
                                [&](const net::RouteSpec &one) { return is_local_route(one, addr); });
+}
+
+Error undelivered(const Inside &in, const ip_addr &addr) {
+    return {ErrorCode::check_failed,
+            "the local route to " + to_string(addr) +
+                " is gone from the container, or hidden: it does not take packets to it for its own",
+            "`podlanectl repair`; if that fails, see `nsenter --net=" + in.netns + " ip " +
+                (is_ipv4(addr) ? "" : "-6 ") + "route show table local`, or delete the pod's sandbox"};
+}
+
+// As the kernel does it when it adds an address.
+Result<void> deliver(net::Netlink &pod, std::uint32_t ifindex, const ip_addr &addr) {
+    constexpr std::uint8_t kHostScope = 254, kOfKernel = 2; // RT_SCOPE_HOST, RTPROT_KERNEL
+    net::RouteSpec own{.destination = host_prefix(addr), .ifindex = ifindex, .table = net::kLocalTable};
+    own.type = net::kLocal;
+    own.protocol = kOfKernel;
+    if (is_ipv4(addr)) {
+        own.scope = kHostScope;
+        own.preferred_source = addr;
+    }
+    TRY(net::add_route(pod, own));
+    return {};
 }
 
 Result<void> wait_until_delivered(net::Netlink &pod, const ip_addr &addr) {
@@ -143,11 +167,14 @@ Result<std::optional<Error>> find_refusing(const Inside &in, const net::RouteSpe
 Result<void> check_pod_routes(const Inside &in, const endpoint &record, const Plan &plan) {
     for (const net::Family family : {net::Family::ipv4, net::Family::ipv6}) {
         auto all = TRY(all_in(in.pod, family));
-        for (const ip_addr &addr : addresses_in(record))
-            if (net::family_of(addr) == family &&
-                std::ranges::none_of(all, [&](const net::RouteSpec &one) { return is_local_route(one, addr); }))
-                return gone("the local route to " + to_string(addr) +
-                            " is gone from the container, which refuses packets to it");
+        bool is_used = false;
+        for (const ip_addr &addr : addresses_in(record)) {
+            if (net::family_of(addr) != family)
+                continue;
+            is_used = true;
+            if (!TRY(is_delivered(in.pod, addr)))
+                return undelivered(in, addr);
+        }
         const bool may_refuse = std::ranges::any_of(all, refuses_packets);
         const auto present = own_of(std::move(all), record);
         for (const net::RouteSpec &route : plan.pod_routes) {
@@ -163,8 +190,6 @@ Result<void> check_pod_routes(const Inside &in, const endpoint &record, const Pl
             if (auto refusing = may_refuse ? TRY(find_refusing(in, *same)) : std::nullopt)
                 return *std::move(refusing);
         }
-        const bool is_used = std::ranges::any_of(addresses_in(record),
-                                                 [&](const ip_addr &addr) { return net::family_of(addr) == family; });
         if (auto barrier = is_used ? TRY(find_barrier(in, family)) : std::nullopt)
             return *std::move(barrier);
     }

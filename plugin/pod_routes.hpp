@@ -27,6 +27,9 @@ Result<void> restore_pod_routes(const Inside &in, const endpoint &record, const 
 
 // Whether the container takes packets to the address for its own.
 Result<bool> is_delivered(net::Netlink &pod, const ip_addr &addr);
+Error undelivered(const Inside &in, const ip_addr &addr);
+// Adds the local route of an address that is there; one that hides it stays.
+Result<void> deliver(net::Netlink &pod, std::uint32_t ifindex, const ip_addr &addr);
 // The kernel makes a new IPv6 address its own in a worker, a moment later: until then packets to it are refused.
 Result<void> wait_until_delivered(net::Netlink &pod, const ip_addr &addr);
 

@@ -149,12 +149,13 @@ Result<void> restore_without_host_veth(Whole &of, const Tables &tables) {
 } // namespace
 
 Result<void> put_usable_address(net::Netlink &pod, std::uint32_t ifindex, const net::Address &address) {
+    const ip_addr &addr = address.prefix.addr;
     for (const net::Address &one : TRY(net::list_addresses(pod, ifindex)))
-        if (one.prefix.addr == address.prefix.addr &&
-            (!net::unusable_because(one, false).empty() || !TRY(is_delivered(pod, one.prefix.addr))))
+        if (one.prefix.addr == addr && !net::unusable_because(one, false).empty())
             TRY(net::remove_address(pod, ifindex, one));
-    return TRY(net::add_address(pod, ifindex, address)) ? wait_until_delivered(pod, address.prefix.addr)
-                                                        : Result<void>{};
+    if (TRY(net::add_address(pod, ifindex, address)))
+        return wait_until_delivered(pod, addr);
+    return TRY(is_delivered(pod, addr)) ? Result<void>{} : deliver(pod, ifindex, addr);
 }
 
 Result<void> switch_ipv6_on(const net::Namespace &pod, const std::string &ifname) {

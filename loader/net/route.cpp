@@ -135,12 +135,6 @@ Result<std::vector<RouteSpec>> dump_routes(Netlink &netlink, std::uint32_t ifind
         "listing the routes of interface " + std::to_string(ifindex));
 }
 
-// An address that nobody routes by itself, so that a lookup ends at the default route.
-ip_addr unrouted_addr(Family family) {
-    return family == Family::ipv4 ? ipv4_from_host_order(0xf0000001U)       // 240.0.0.1, reserved (RFC 1112)
-                                  : ip_addr{{htonl(0x40000000U), 0, 0, 0}}; // 4000::, unallocated (RFC 3513)
-}
-
 // Without it, IPv4's table is always main.
 std::uint32_t with_table(const ip_addr &addr) { return is_ipv4(addr) ? RTM_F_LOOKUP_TABLE : 0U; }
 
@@ -174,6 +168,11 @@ bool is_default(const RouteSpec &route) {
 }
 
 } // namespace
+
+ip_addr unrouted_addr(Family family) {
+    return family == Family::ipv4 ? ipv4_from_host_order(0xf0000001U)       // 240.0.0.1, reserved (RFC 1112)
+                                  : ip_addr{{htonl(0x40000000U), 0, 0, 0}}; // 4000::, unallocated (RFC 3513)
+}
 
 Result<bool> add_route(Netlink &netlink, const RouteSpec &route) {
     rtmsg header = route_header(route);

@@ -47,6 +47,9 @@ Result<std::vector<RouteSpec>> list_routes(Netlink &netlink, std::uint32_t ifind
 // Of BIRD, FRR or another routing daemon, by its protocol number.
 [[nodiscard]] bool is_of_daemon(const RouteSpec &route);
 
+// An address that nobody routes by itself, so that a lookup ends at the default route.
+ip_addr unrouted_addr(Family family);
+
 // The answer of the kernel's rules and routes for an address.
 Result<std::optional<RouteSpec>> route_to(Netlink &netlink, const ip_addr &addr);
 

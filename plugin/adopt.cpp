@@ -4,6 +4,7 @@
 #include "loader/host_veth.hpp"
 #include "loader/object.hpp"
 #include "loader/pod_namespace.hpp"
+#include "plugin/announcement.hpp"
 #include "plugin/foreign_qdisc.hpp"
 #include "plugin/in_pod_rules.hpp"
 #include "plugin/insert.hpp"
@@ -213,6 +214,7 @@ Result<cni::Attachment> adopt_interface(const cni::Request &request, const net::
                                         const std::optional<EgressRoute> &egress, Rollback &rollback) {
     const ContainerLinks others = TRY(find_container_links(request, tables, sockets.pod, pod.inode(), egress));
     Plan plan = TRY(plan_beside(request, pod, sockets, pair, egress, others));
+    TRY(must_carry(egress, plan.addresses));
     TRY(enter_network(request, plan.network, egress, tables, sockets.host, rollback));
     const ConflictProbe probe = TRY(ConflictProbe::start(egress, plan.addresses));
     if (!plan.qdisc.empty()) // the link outlives a DEL, which has to know of the qdisc before it is there

@@ -6,6 +6,7 @@
 #include "maps/errors.hpp"
 #include "plugin/endpoint.hpp"
 #include "plugin/log.hpp"
+#include "plugin/plan.hpp"
 
 #include <algorithm>
 #include <map>
@@ -75,6 +76,17 @@ Result<std::vector<std::pair<Key, source_route>>> rewrite(const Map<Key, source_
         TRY(replace_if_there(table, key, route));
     }
     return all;
+}
+
+Result<void> must_carry(const net::Link &uplink, const ip_addr &addr, ErrorCode code) {
+    const std::string reached = ", by which " + to_string(addr) + " is reached";
+    if (!is_ipv4(addr) && uplink.mtu < kSmallestIpv6Mtu)
+        return Error{code, mtu_is_too_small("uplink " + uplink.name + reached + ",", uplink.mtu),
+                     "`ip link set " + uplink.name + " mtu " + std::to_string(kSmallestIpv6Mtu) + "`, or more"};
+    if (!is_ipv4(addr) && uplink.ipv6_off)
+        return Error{code, "IPv6 is switched off on uplink " + uplink.name + reached,
+                     "`sysctl -w net.ipv6.conf." + uplink.name + ".disable_ipv6=0`"};
+    return {};
 }
 
 } // namespace
@@ -186,16 +198,19 @@ Result<void> withdraw_address(std::uint32_t uplink, const ip_addr &addr, net::Ne
     return {};
 }
 
+Result<void> must_carry(const std::optional<EgressRoute> &egress, std::span<const ip_addr> addresses) {
+    if (egress)
+        for (const ip_addr &addr : addresses)
+            TRY(must_carry(egress->uplink, addr, ErrorCode::invalid_network_config));
+    return {};
+}
+
 Result<void> check_link(const std::optional<EgressRoute> &egress, std::span<const ip_addr> addresses,
                         net::Netlink &host) {
     for (const ip_addr &addr : addresses) {
         if (!egress || is_ipv4(addr))
             continue;
-        if (egress->uplink.ipv6_off)
-            return Error{ErrorCode::check_failed,
-                         "IPv6 is switched off on uplink " + egress->uplink.name + ", by which " + to_string(addr) +
-                             " is reached",
-                         "`sysctl -w net.ipv6.conf." + egress->uplink.name + ".disable_ipv6=0`"};
+        TRY(must_carry(egress->uplink, addr, ErrorCode::check_failed));
         if (!TRY(net::has_proxy(host, egress->uplink.ifindex, addr)))
             return Error{ErrorCode::check_failed,
                          "uplink " + egress->uplink.name + " does not listen to questions for " + to_string(addr),

@@ -48,7 +48,9 @@ void follow_uplink_if_changed(const std::optional<EgressRoute> &egress, std::uin
 Result<void> look_again(std::optional<EgressRoute> &egress, SourceEntries &entries, net::Netlink &host);
 // A missing uplink or entry is done already.
 Result<void> withdraw_address(std::uint32_t uplink, const ip_addr &addr, net::Netlink &host);
-// ErrorCode::check_failed if the uplink does not listen to requests.
+// Of an uplink that carries no IPv6, before an ADD: ErrorCode::invalid_network_config.
+Result<void> must_carry(const std::optional<EgressRoute> &egress, std::span<const ip_addr> addresses);
+// ErrorCode::check_failed if the uplink carries no IPv6, or does not listen to requests.
 Result<void> check_link(const std::optional<EgressRoute> &egress, std::span<const ip_addr> addresses,
                         net::Netlink &host);
 

@@ -11,14 +11,18 @@
 namespace podlane::ctl::doctor {
 namespace {
 
+Result<bool> has_pods(const Tables &tables, std::uint32_t network) {
+    if (TRY(tables.addresses.any_key([&](const address_key &key) { return key.network == network; })))
+        return true;
+    return std::ranges::any_of(TRY(tables.endpoints.entries()),
+                               [&](const auto &one) { return one.second.network == network; });
+}
+
 // Nothing but the node's next ADD or DEL could be of the network.
 Result<bool> is_unused(const Tables &tables, const std::vector<AttachmentRecord> &records, std::uint32_t network,
                        const std::string &name) {
-    if (std::ranges::any_of(records, [&](const AttachmentRecord &one) { return one.network == name; }) ||
-        TRY(tables.addresses.any_key([&](const address_key &key) { return key.network == network; })))
-        return false;
-    return std::ranges::none_of(TRY(tables.endpoints.entries()),
-                                [&](const auto &one) { return one.second.network == network; });
+    return std::ranges::none_of(records, [&](const AttachmentRecord &one) { return one.network == name; }) &&
+           !TRY(has_pods(tables, network));
 }
 
 Result<void> drop_network(const std::string &root, const std::string &directory, std::uint32_t network,
@@ -33,12 +37,12 @@ Result<void> drop_network(const std::string &root, const std::string &directory,
 
 using Carried = std::vector<std::pair<std::uint32_t, std::uint32_t>>; // interface and network
 
-// By uplinks that networks_v1 does not know of.
+// By uplinks, of networks that neither networks_v1 nor a pod knows of.
 Result<Carried> unknown_carried(const UplinkTables &uplinks, const Tables &tables) {
     Carried all;
     for (const auto &[ifindex, entry] : TRY(uplinks.uplinks.entries()))
         for (const std::uint32_t network : entry.networks)
-            if (network != 0 && !TRY(tables.networks.find(network)))
+            if (network != 0 && !TRY(tables.networks.find(network)) && !TRY(has_pods(tables, network)))
                 all.emplace_back(ifindex, network);
     return all;
 }

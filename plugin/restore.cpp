@@ -10,9 +10,7 @@
 #include "loader/pins.hpp"
 #include "loader/pod_namespace.hpp"
 #include "loader/shaper.hpp"
-#include "loader/state_file.hpp"
 #include "loader/upgrade.hpp"
-#include "maps/clock.hpp"
 #include "maps/errors.hpp"
 #include "plugin/adopt.hpp"
 #include "plugin/announcement.hpp"
@@ -28,9 +26,8 @@
 #include "plugin/peer_interfaces.hpp"
 #include "plugin/plan.hpp"
 #include "plugin/remove.hpp"
+#include "plugin/restore_tried.hpp"
 #include "plugin/state.hpp"
-
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <utility>
@@ -38,8 +35,6 @@
 
 namespace podlane {
 namespace {
-
-constexpr const char *kTriedFile = ".tried"; // beside the records: the pins' generation; its time is that of the try
 
 Result<Recorded> lost_from(const AttachmentRecord &record) {
     Recorded lost{TRY(recorded_request(record)), {}, *record.entry};
@@ -56,7 +51,8 @@ Result<bool> insert_endpoint(const Recorded &lost, const Tables &tables) {
     return static_cast<bool>(inserted);
 }
 
-// In the order of an ADD: the addresses come last. false: another call restores it.
+// In the order of an ADD: the addresses come last; but for the programs. Those of the lost maps serve until all of the
+// container's interfaces are known to the new ones. false: another call restores it.
 Result<bool> restore_entries(const Recorded &lost, const Tables &tables, net::Netlink &host, Rollback &rollback) {
     const cni::Request &request = lost.request;
     if (lost.entry.ifindex == 0) { // no program, map or network is concerned
@@ -72,7 +68,6 @@ Result<bool> restore_entries(const Recorded &lost, const Tables &tables, net::Ne
     TRY(put_endpoint(tables, request.config, lost.entry));
     TRY(put_egress_rules(request.config, lost.entry));
     TRY(forget_connections_beyond(tables, request.config, lost.entry));
-    TRY(attach_programs(request.config.bpffs, lost.entry.ifindex, hook_kind_of(lost.entry.attach)));
     if (lost.entry.masquerade != ENDPOINT_MASQUERADE_NONE)
         TRY(masquerade(static_cast<endpoint_masquerade>(lost.entry.masquerade), request.config,
                        prefixes_of(lost.lease, request.ifname)));
@@ -86,6 +81,7 @@ Result<bool> restore_entries(const Recorded &lost, const Tables &tables, net::Ne
 struct Lost {
     AttachmentRecord record;
     Recorded recorded;
+    Result<void> completed{}; // once its entries are there
 };
 
 struct Context {
@@ -181,10 +177,26 @@ Result<std::vector<AttachmentRecord>> find_lost(std::vector<AttachmentRecord> re
     return lost;
 }
 
-// Each on its own: one that fails does not keep the others from being restored. Those that a DEL removes meanwhile are
-// left out.
-Result<std::vector<Restored>> restore_each(std::vector<AttachmentRecord> records, const Context &on) {
-    std::vector<Restored> all;
+Result<void> complete(const Recorded &recorded, const Context &on) {
+    Errors errors;
+    errors.add(restore_limiter(recorded, on.tables));
+    errors.add(enforce_set_limit(recorded, on.tables));
+    errors.add(restore_beside_others(recorded, on));
+    return std::move(errors).result();
+}
+
+Result<void> attach_restored(const Recorded &recorded, const Tables &tables) {
+    const std::string &root = recorded.request.config.bpffs;
+    if (recorded.entry.ifindex == 0)
+        return {};
+    const Lock lock = TRY(Lock::shared(root));
+    TRY(tables.check_generation(root));
+    return attach_programs(root, recorded.entry.ifindex, hook_kind_of(recorded.entry.attach));
+}
+
+// Of one container. Each on its own: one that fails does not keep the others from being restored. Those that a DEL
+// removes meanwhile are left out.
+Result<void> restore_container(std::span<AttachmentRecord> records, const Context &on, std::vector<Restored> &all) {
     std::vector<Lost> restored;
     for (AttachmentRecord &record : records) {
         auto recorded = lost_from(record);
@@ -200,17 +212,28 @@ Result<std::vector<Restored>> restore_each(std::vector<AttachmentRecord> records
         else if (*done)
             restored.push_back(std::move(lost));
     }
+    for (Lost &lost : restored)
+        lost.completed = complete(lost.recorded, on);
     for (Lost &lost : restored) {
-        Errors errors;
-        errors.add(restore_limiter(lost.recorded, on.tables));
-        errors.add(enforce_set_limit(lost.recorded, on.tables));
-        errors.add(restore_beside_others(lost.recorded, on));
-        const Result<void> completed = std::move(errors).result();
+        auto attached = attach_restored(lost.recorded, on.tables);
+        const Result<void> &failed = lost.completed ? attached : lost.completed;
         const auto kept = keep_if_current(lost, true, on);
         if (!kept)
             all.push_back({std::move(lost.record), kept.error()});
         else if (*kept)
-            all.push_back({std::move(lost.record), completed ? std::nullopt : std::optional(completed.error())});
+            all.push_back({std::move(lost.record), failed ? std::nullopt : std::optional(failed.error())});
+    }
+    return {};
+}
+
+Result<std::vector<Restored>> restore_each(std::vector<AttachmentRecord> records, const Context &on) {
+    std::ranges::stable_sort(records, {}, &AttachmentRecord::container_id);
+    std::vector<Restored> all;
+    for (auto first = records.begin(); first != records.end();) {
+        const auto last = std::find_if(
+            first, records.end(), [&](const AttachmentRecord &one) { return one.container_id != first->container_id; });
+        TRY(restore_container({first, last}, on, all));
+        first = last;
     }
     return all;
 }
@@ -221,27 +244,6 @@ void report(const Restored &one) {
         log(cni::Log::Level::error, who + " has lost its entries in the maps: " + one.failed->message);
     else
         log(cni::Log::Level::warning, who + " had lost its entries in the maps; they are restored");
-}
-
-// A failure may last for ever, and each try reads all records: ADD and DEL pause. Other pins are another matter.
-bool was_just_tried(const AttachmentRecords &records, std::uint64_t generation) {
-    constexpr std::uint64_t kPause = 60 * kNsPerSecond;
-    const std::string path = records.directory() + "/" + kTriedFile;
-    const auto tried = read_state_file(path);
-    struct stat facts {};
-    if (!tried || *tried != std::to_string(generation) || stat(path.c_str(), &facts) != 0)
-        return false;
-    const std::uint64_t since = static_cast<std::uint64_t>(facts.st_mtim.tv_sec) * kNsPerSecond, now = realtime_ns();
-    return since <= now && now < since + kPause;
-}
-
-// The next call's is the second try, which the first failure may not concern. On a file system that cannot be written,
-// each call tries.
-void note_tried(const AttachmentRecords &records, std::uint64_t generation) {
-    const std::string now = std::to_string(generation), once = now + " once";
-    const auto before = read_state_file(records.directory() + "/" + kTriedFile);
-    const bool is_again = before && (*before == now || *before == once);
-    static_cast<void>(replace_file(records.directory(), kTriedFile, is_again ? now : once));
 }
 
 // If one is not back, or its record could not be read, calls try again.

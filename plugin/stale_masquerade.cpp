@@ -2,6 +2,7 @@
 #include "plugin/stale_masquerade.hpp"
 
 #include "loader/pins.hpp"
+#include "maps/entries.hpp"
 #include "maps/errors.hpp"
 #include "plugin/masquerade.hpp"
 #include "plugin/others.hpp"

@@ -133,7 +133,7 @@ TEST_F(CtlTest, LocalRoutesOfAPodComeBack) {
     }
 }
 
-// What else the address carries stays, and what hides its local route is said to.
+// Routes by the address stay, and a route that hides the local one is named.
 TEST_F(CtlTest, ALocalRouteComesBackAlone) {
     const Pod made = make(Json::object());
     for (const bool ipv4 : {true, false}) {

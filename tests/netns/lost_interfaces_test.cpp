@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Pins that are lost while containers have several interfaces: until all of a container's are known again, the source
-// of one is a stranger's to the programs on another.
+// of one is foreign to the programs on another.
 #include "tests/harness/outcome.hpp"
 #include "tests/netns/sources.hpp"
 

@@ -52,11 +52,19 @@ Result<std::vector<net::FoundRule>> rules_in(net::Netlink &netlink, net::Family 
     return !listed && net::lacks_family(listed.error()) ? std::vector<net::FoundRule>{} : std::move(listed);
 }
 
+// Not one that throws: the next rule decides.
+Result<std::optional<net::RouteSpec>> default_in(net::Netlink &pod, std::uint32_t table, net::Family family) {
+    std::optional<net::RouteSpec> best;
+    for (net::RouteSpec &one : TRY(net::list_routes(pod, 0, family, table)))
+        if (one.destination.length == 0 && (!best || one.priority.value_or(0) < best->priority.value_or(0)))
+            best = std::move(one);
+    return best && best->type == net::kThrow ? std::optional<net::RouteSpec>{} : best;
+}
+
 } // namespace
 
 Result<std::optional<Error>> find_refusing_rule(net::Netlink &pod, const std::string &netns, net::Family family) {
-    const ip_addr anywhere = net::unrouted_addr(family);
-    const std::string in_pod = "nsenter --net=" + netns + " ip ", of_family = is_ipv4(anywhere) ? "" : "-6 ";
+    const std::string in_pod = "nsenter --net=" + netns + " ip ", of_family = family == net::Family::ipv4 ? "" : "-6 ";
     const auto found = [&](std::string sentence, const std::string &remedy) {
         return std::optional(Error{ErrorCode::check_failed, std::move(sentence),
                                    "`" + in_pod + remedy + "`, or delete the pod's sandbox"});
@@ -64,13 +72,14 @@ Result<std::optional<Error>> find_refusing_rule(net::Netlink &pod, const std::st
     for (const net::FoundRule &rule : TRY(rules_in(pod, family))) {
         if (rule.is_narrowed || rule.destination.length != 0)
             continue;
-        if (rule.table == net::kMainTable || rule.action == FR_ACT_GOTO)
+        if ((rule.table == net::kMainTable && !rule.longer_than) || rule.action == FR_ACT_GOTO)
             return std::optional<Error>{}; // of the main table, the container's routes are examined
         const std::string priority = std::to_string(rule.priority);
         if (refuses(rule))
             return found("the container's rule " + priority + ", " + rule.text + ", refuses its packets",
                          of_family + "rule del pref " + priority);
-        const auto route = rule.table == 0 ? std::nullopt : TRY(route_in(pod, rule, anywhere));
+        const auto route =
+            rule.table == 0 || rule.longer_than ? std::nullopt : TRY(default_in(pod, rule.table, family));
         if (route && refuses_packets(*route))
             return found("route " + route_words(*route) + " of the container refuses its packets", removal_of(*route));
         if (route)

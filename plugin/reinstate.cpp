@@ -120,7 +120,6 @@ Result<void> restore_whole(Whole &of, const Tables &tables, Rollback &rollback) 
     errors.add(insert_missing_entries(tables, of.request.config, of.entry));
     const auto limited = put_egress_rules(of.request.config, of.entry);
     errors.add(limited ? forget_connections_beyond(tables, of.request.config, of.entry) : limited);
-    errors.add(attach_programs(of.request.config.bpffs, of.entry.ifindex, hook_kind_of(of.entry.attach)));
     if (of.is_own()) {
         const Plan plan = TRY(make_plan(of.request, of.lease, recorded_facts(of.entry)));
         errors.add(restore_in_pod(of, plan));
@@ -134,6 +133,8 @@ Result<void> restore_whole(Whole &of, const Tables &tables, Rollback &rollback) 
     errors.add(restore_source_routes(of, tables, of.host));
     errors.add(put_senders(tables, of.entry, rollback));
     errors.add(rejoin_container(of.request, tables, of.entry));
+    // Now they find the other interfaces of the container, whose packets they would drop.
+    errors.add(attach_programs(of.request.config.bpffs, of.entry.ifindex, hook_kind_of(of.entry.attach)));
     errors.add(announce_addresses(egress, addresses_in(of.entry), of.host));
     return std::move(errors).result();
 }

@@ -52,13 +52,19 @@ Result<std::vector<net::FoundRule>> rules_in(net::Netlink &netlink, net::Family 
     return !listed && net::lacks_family(listed.error()) ? std::vector<net::FoundRule>{} : std::move(listed);
 }
 
-// Not one that throws: the next rule decides.
-Result<std::optional<net::RouteSpec>> default_in(net::Netlink &pod, std::uint32_t table, net::Family family) {
-    std::optional<net::RouteSpec> best;
-    for (net::RouteSpec &one : TRY(net::list_routes(pod, 0, family, table)))
-        if (one.destination.length == 0 && (!best || one.priority.value_or(0) < best->priority.value_or(0)))
-            best = std::move(one);
-    return best && best->type == net::kThrow ? std::optional<net::RouteSpec>{} : best;
+// Of each table, but for those that throw: the next rule decides. From one dump, since a container may have any number
+// of rules and routes.
+Result<std::map<std::uint32_t, net::RouteSpec>> default_routes(net::Netlink &pod, net::Family family) {
+    std::map<std::uint32_t, net::RouteSpec> best;
+    for (net::RouteSpec &one : TRY(net::list_routes(pod, 0, family, net::kAllTables))) {
+        const std::uint32_t table = one.table.value_or(net::kMainTable);
+        const auto there = best.find(table);
+        if (one.destination.length == 0 &&
+            (there == best.end() || one.priority.value_or(0) < there->second.priority.value_or(0)))
+            best.insert_or_assign(table, std::move(one));
+    }
+    std::erase_if(best, [](const auto &one) { return one.second.type == net::kThrow; });
+    return best;
 }
 
 } // namespace
@@ -69,6 +75,7 @@ Result<std::optional<Error>> find_refusing_rule(net::Netlink &pod, const std::st
         return std::optional(Error{ErrorCode::check_failed, std::move(sentence),
                                    "`" + in_pod + remedy + "`, or delete the pod's sandbox"});
     };
+    const auto defaults = TRY(default_routes(pod, family));
     for (const net::FoundRule &rule : TRY(rules_in(pod, family))) {
         if (rule.is_narrowed || rule.destination.length != 0)
             continue;
@@ -78,12 +85,13 @@ Result<std::optional<Error>> find_refusing_rule(net::Netlink &pod, const std::st
         if (refuses(rule))
             return found("the container's rule " + priority + ", " + rule.text + ", refuses its packets",
                          of_family + "rule del pref " + priority);
-        const auto route =
-            rule.table == 0 || rule.longer_than ? std::nullopt : TRY(default_in(pod, rule.table, family));
-        if (route && refuses_packets(*route))
-            return found("route " + route_words(*route) + " of the container refuses its packets", removal_of(*route));
-        if (route)
+        const auto route = rule.longer_than ? defaults.end() : defaults.find(rule.table);
+        if (route == defaults.end())
+            continue;
+        if (!refuses_packets(route->second))
             return std::optional<Error>{}; // of its own
+        return found("route " + route_words(route->second) + " of the container refuses its packets",
+                     removal_of(route->second));
     }
     return found("no rule of the container looks up its main table, which has its routes",
                  of_family + "rule add pref 32766 lookup main");

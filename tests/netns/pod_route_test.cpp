@@ -172,6 +172,28 @@ TEST_F(CtlTest, ALocalRouteComesBackAlone) {
     }
 }
 
+// A process in the container may add any number of rules and routes.
+TEST_F(CtlTest, ManyRulesOfAPodCostNoQueryEach) {
+    constexpr std::size_t kRules = 500;
+    const Pod made = make(Json::object());
+    const auto queries = [&] {
+        const std::string trace = node_.dir() + "/trace";
+        std::vector<std::string> argv = words("strace -f -qq -e trace=sendmsg -o " + trace);
+        std::ranges::copy(ctl_argv(node_.bpffs(), "doctor"), std::back_inserter(argv));
+        EXPECT_EQ(run(node_.ns(), argv).rc, 0);
+        const std::string calls = read_file(trace);
+        return static_cast<std::size_t>(std::ranges::count(calls, '\n'));
+    };
+    const std::size_t before = queries();
+    std::string rules = "route add prohibit 240.0.0.0/4\n";
+    for (std::size_t i = 0; i < kRules; ++i)
+        rules += "rule add pref " + std::to_string(100 + i) + " lookup 77\n";
+    const std::string file = node_.dir() + "/rules";
+    std::ofstream(file) << rules;
+    made.container->run("ip -batch " + file);
+    EXPECT_LT(queries(), before + kRules / 2);
+}
+
 // Without a record as well.
 TEST_F(CtlTest, DoctorFindsMissingLocalRoutesWithoutARecord) {
     const Pod made = make(Json::object());

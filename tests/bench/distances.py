@@ -65,9 +65,9 @@ def figures(runs, rate, family):
     settled = [one["samples"][int(SETTLE / 0.1):] for one in runs]
     bits = sum(sum(samples) * 80 / len(samples) for samples in settled)
     shares = [share for one in runs for share in one["shares"]]
-    segments = sum(one["segments"] for one in runs)
+    segments = sum(one["settled_segments"] for one in runs)
     return {"wire": bits * on_the_wire / rate, "jain": bandwidth.jain(shares),
-            "retransmitted": sum(one["retransmitted"] for one in runs) / segments if segments else 0,
+            "retransmitted": sum(one["settled_retransmitted"] for one in runs) / segments if segments else 0,
             "mbit": [sum(samples) * 80 / len(samples) / bandwidth.MBIT for samples in settled]}
 
 

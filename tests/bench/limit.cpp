@@ -36,7 +36,7 @@ usage: bench_limit --server-netns NS --client-netns NS --address ADDRESS [option
   --join-at S          ... after so many seconds (2)
   --congestion NAME    (cubic)
   --udp RATE           no TCP, but datagrams of 1400 bytes at so many bits per second
-  --settle S           "shares" are the bytes of each flow after so many seconds (1)
+  --settle S           "shares" are the bytes of each flow after so many seconds, "settled_..." since then (1)
   --seconds S          (10)
 
 "samples" are bytes received in each tenth of a second, from the first one sent on.
@@ -54,12 +54,18 @@ struct Settings : Ends {
     double join_at = 2, udp = 0, settle = 1, seconds = 10;
 };
 
+struct Segments {
+    std::uint64_t sent = 0, again = 0;
+};
+
 struct Shared {
     explicit Shared(std::size_t flows) : received(flows) {}
     std::atomic<std::uint16_t> port{0}; // once the server listens
     std::atomic<bool> sending{false}, stop{false};
     std::deque<std::atomic<std::uint64_t>> received; // bytes, by flow; written by the server
-    std::uint64_t segments = 0, retransmitted = 0, sent = 0;
+    std::vector<int> flows;                          // once they send
+    Segments segments;
+    std::uint64_t sent = 0;
 };
 
 void sleep_s(double seconds) { usleep(static_cast<useconds_t>(std::max(seconds, 0.0) * 1e6)); }
@@ -177,13 +183,17 @@ void flood(const Settings &settings, Shared &shared, int fd) {
     }
 }
 
-void note_segments(int fd, Shared &shared) {
-    tcp_info facts{};
-    socklen_t size = sizeof facts;
-    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &facts, &size) != 0)
-        return;
-    shared.segments += facts.tcpi_data_segs_out;
-    shared.retransmitted += facts.tcpi_total_retrans;
+Segments segments_of(const std::vector<int> &flows) {
+    Segments all;
+    for (const int fd : flows) {
+        tcp_info facts{};
+        socklen_t size = sizeof facts;
+        if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &facts, &size) != 0)
+            continue;
+        all.sent += facts.tcpi_data_segs_out;
+        all.again += facts.tcpi_total_retrans;
+    }
+    return all;
 }
 
 void send_to_server(const Settings &settings, Shared &shared) {
@@ -193,15 +203,14 @@ void send_to_server(const Settings &settings, Shared &shared) {
     std::vector<int> flows;
     for (unsigned i = 0; i < (settings.udp > 0 ? 1 : settings.flows + settings.idle); ++i)
         flows.push_back(connect_to_server(settings, shared));
+    shared.flows = flows;
     if (settings.udp > 0)
         flood(settings, shared, flows.front());
     else
         send_all(settings, shared, flows);
-    for (const int fd : flows) {
-        if (settings.udp == 0)
-            note_segments(fd, shared);
+    shared.segments = segments_of(flows);
+    for (const int fd : flows)
         close(fd);
-    }
 }
 
 std::vector<std::uint64_t> totals(const Shared &shared) { return {shared.received.begin(), shared.received.end()}; }
@@ -227,6 +236,7 @@ int measure(const Settings &settings) {
         sleep_s(0.001);
     const double start = now_s();
     std::vector<std::uint64_t> samples, settled = totals(shared);
+    Segments before_settled;
     bool is_settled = settings.settle <= 0;
     for (std::uint64_t before = 0; static_cast<double>(samples.size()) * kSample < settings.seconds;) {
         sleep_s(start + static_cast<double>(samples.size() + 1) * kSample - now_s());
@@ -235,6 +245,7 @@ int measure(const Settings &settings) {
         before = all;
         if (!is_settled && now_s() - start >= settings.settle) {
             settled = totals(shared);
+            before_settled = segments_of(shared.flows);
             is_settled = true;
         }
     }
@@ -247,11 +258,15 @@ int measure(const Settings &settings) {
     for (std::size_t i = 0; i < shares.size(); ++i)
         shares[i] -= settled[i];
     shares.erase(shares.begin() + settings.flows, shares.begin() + settings.flows + settings.idle);
-    std::printf("{\"started\": %.6f, \"seconds\": %.3f, \"bytes\": %llu, \"sent\": %llu, \"segments\": %llu, "
-                "\"retransmitted\": %llu",
-                start, seconds, static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(shared.sent),
-                static_cast<unsigned long long>(shared.segments),
-                static_cast<unsigned long long>(shared.retransmitted));
+    std::printf("{\"started\": %.6f, \"seconds\": %.3f", start, seconds);
+    for (const auto &[name, number] : std::initializer_list<std::pair<const char *, std::uint64_t>>{
+             {"bytes", bytes},
+             {"sent", shared.sent},
+             {"segments", shared.segments.sent},
+             {"retransmitted", shared.segments.again},
+             {"settled_segments", shared.segments.sent - before_settled.sent},
+             {"settled_retransmitted", shared.segments.again - before_settled.again}})
+        std::printf(", \"%s\": %llu", name, static_cast<unsigned long long>(number));
     print_list("samples", samples);
     print_list("shares", shares);
     std::printf("}\n");

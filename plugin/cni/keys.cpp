@@ -11,14 +11,11 @@ constexpr std::string_view kLogPrefix = "log.";
 
 bool is_at_top(Key::Place place) { return place != Key::Place::log; }
 
-// A key in another case is the nearest one, however it is written; then one that `key` begins with (ipMasquerade).
+// A key in another case is the nearest one, however it is written.
 std::string_view nearest_key(std::string_view key, std::span<const std::string_view> known) {
     constexpr std::size_t kTolerated = 2;
     const auto same = std::ranges::find_if(known, [&](std::string_view one) { return json::equal_any_case(key, one); });
-    if (same != known.end())
-        return *same;
-    const auto begun = std::ranges::find_if(known, [&](std::string_view one) { return key.starts_with(one); });
-    return begun != known.end() ? *begun : nearest(key, known, kTolerated);
+    return same != known.end() ? *same : nearest(key, known, kTolerated);
 }
 
 Error unknown_key(std::string_view path, std::string_view key, std::span<const std::string_view> known) {

@@ -288,7 +288,8 @@ Result<endpoint_masquerade> choose_masquerade() {
         return ENDPOINT_MASQUERADE_NFTABLES;
     if (has_iptables)
         return ENDPOINT_MASQUERADE_IPTABLES;
-    return Error{ErrorCode::plugin_not_available, "ipMasq needs nft or iptables, and neither is installed",
+    return Error{ErrorCode::plugin_not_available,
+                 "ipMasq needs nft or iptables, and PATH has neither as an executable file",
                  "install nftables, or set \"ipMasq\" to false"};
 }
 

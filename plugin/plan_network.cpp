@@ -38,7 +38,8 @@ Result<NetworkPlan> plan_network(const cni::Config &config, const NodeFacts &nod
     for (const std::string &one : plan.uplinks)
         patterns += (patterns.empty() ? "" : " ") + one;
     if (!set_field(plan.entry.name, config.name) || !set_field(plan.entry.uplinks, patterns))
-        return Error{ErrorCode::invalid_network_config, "the network's name or its uplinks are too long"};
+        return Error{ErrorCode::invalid_network_config, "the network's name or its uplinks are too long",
+                     "name several uplinks by a pattern, such as \"ens*\""};
     plan.entry.masquerade = static_cast<std::uint8_t>(node.masquerade);
     plan.own_address_rules = has_egress_route(config);
     plan.is_tracked = follows_conntrack(config);

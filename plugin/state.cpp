@@ -187,9 +187,10 @@ Result<void> keep_families(std::uint32_t families, cni::Attachment &lease) {
     for (const cni::Address &one : lease.addresses)
         found |= family_of(one.prefix.addr);
     if ((found & families) != families)
-        return Error{ErrorCode::ipam, std::string("the lease has no ") +
-                                          ((~found & families & cni::kIpv4) != 0 ? "IPv4" : "IPv6") +
-                                          " address, and \"ipFamilies\" requests one"};
+        return Error{ErrorCode::ipam,
+                     std::string("the lease has no ") + ((~found & families & cni::kIpv4) != 0 ? "IPv4" : "IPv6") +
+                         " address, and \"ipFamilies\" requests one",
+                     "have \"ipam\" give one, or remove the family from \"ipFamilies\""};
     std::erase_if(lease.addresses,
                   [&](const cni::Address &one) { return (family_of(one.prefix.addr) & families) == 0; });
     return {};

@@ -136,7 +136,7 @@ TEST_F(DoctorRulesTest, WithoutAnyProgramItSaysSo) {
     for (const std::string check : {"forward-rules", "no-masquerade", "service-range"})
         EXPECT_THAT(found(check), ElementsAre(kNothing)) << check;
     configure(*this, {{"ipMasq", true}});
-    EXPECT_THAT(found("no-masquerade"), ElementsAre(HasSubstr("needs nft or iptables, and neither is installed")));
+    EXPECT_THAT(found("no-masquerade"), ElementsAre(HasSubstr("needs nft or iptables, and PATH has neither")));
     EXPECT_EQ(rc_, 0);
     node_.run("nft delete element inet podlane-pods pods4 {" + masqueraded.text4() + "}");
     EXPECT_THAT(found("plan"), ElementsAre(HasSubstr("that masquerade")));

@@ -77,7 +77,8 @@ class Kubeconfig {
     Result<Access> read(const std::string &text) const {
         const YAML::Node root = YAML::Load(text);
         if (!root.IsMap())
-            return Error{ErrorCode::decode_failure, "it is no kubeconfig"};
+            return Error{ErrorCode::decode_failure, "it is no kubeconfig",
+                         "write what `kubectl config view --raw --minify` prints"};
         const YAML::Node context = TRY(named(root, "contexts", "context", text_at(root, "current-context")));
         const YAML::Node cluster = TRY(named(root, "clusters", "cluster", text_at(context, "cluster")));
         const YAML::Node user = TRY(named(root, "users", "user", text_at(context, "user")));

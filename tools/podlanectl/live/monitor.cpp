@@ -56,17 +56,20 @@ class Watch {
     }
 
     // An error if another process watches.
-    Result<void> begin(watch_mode mode, std::uint32_t one_in) {
+    Result<void> claim() {
         const auto pid = static_cast<pid_t>(entry_->pid);
         if (entry_->mode != WATCH_NOTHING && entry_->until_ns > monotonic_ns() && kill(pid, 0) == 0)
             return Error{ErrorCode::already_exists, "process " + std::to_string(pid) + " watches already",
                          "only one process can watch at a time: stop it, or use its output"};
         ours_ = true;
+        store(entry_->mode, std::uint32_t{WATCH_NOTHING});
         store(entry_->pid, static_cast<std::uint32_t>(getpid()));
+        return {};
+    }
+    void begin(watch_mode mode, std::uint32_t one_in) const {
         store(entry_->one_in, one_in);
         go_on();
         store(entry_->mode, static_cast<std::uint32_t>(mode));
-        return {};
     }
     void go_on() const { store(entry_->until_ns, monotonic_ns() + kLease); }
     [[nodiscard]] std::uint64_t lost() const { return __atomic_load_n(&entry_->lost, __ATOMIC_RELAXED); }
@@ -222,10 +225,11 @@ Result<int> monitor(const Call &call, World &world) {
     if (!ring)
         return system_error(ErrorCode::bpf, "reading the ring buffer of events", errno);
     const UntilSignal until;
-    TRY(watch.begin(all ? WATCH_ALL : WATCH_DROPS, one_in));
+    TRY(watch.claim());
     ring_buffer__consume(ring.get());
     feed.viewer = &viewer;
     std::uint64_t lost = watch.lost();
+    watch.begin(all ? WATCH_ALL : WATCH_DROPS, one_in);
     if (!world.json)
         std::fputs(all ? "watching all packets\n" : "watching drops\n", world.err);
     while (!UntilSignal::stopped() && !viewer.done() && world.write_errno == 0) {

@@ -33,7 +33,7 @@ Result<std::string> find_program(const std::vector<std::string> &path, const std
         }
         if (S_ISREG(facts.st_mode) && (facts.st_mode & (S_IXUSR | S_IXGRP | S_IXOTH)) != 0) {
             failed = Error{ErrorCode::plugin_not_available, what + " " + file + " may not be executed there",
-                           "mount its file system without noexec, or " + correct, EACCES};
+                           "mount its file system without noexec, or " + correct};
             continue;
         }
         if (S_ISDIR(facts.st_mode)) {

@@ -136,7 +136,8 @@ TEST_F(DelTest, LeaseOfAMissingIpamPluginIsReleasedByALaterDel) {
     EXPECT_THAT(del(*made.container).err, HasSubstr("host-local is not an executable file: its lease stays for now"));
     fs::permissions(node_.plugins() + "/host-local", fs::perms::owner_all);
     const std::string there = node_.plugins();
-    node_.run("mount --bind " + there + " " + there + " && mount -o remount,bind,noexec " + there);
+    node_.run("mount --bind " + there + " " + there);
+    node_.run("mount -o remount,bind,noexec " + there);
     EXPECT_THAT(del(*made.container).err, HasSubstr("host-local may not be executed there: its lease stays for now"));
     node_.run("umount " + there);
     node_.remove_plugin("host-local");

@@ -52,12 +52,11 @@ Result<void> check_wishes(const cni::Config &config, const cni::Attachment &leas
     for (const Prefix &wish : config.pod_addresses)
         if (std::ranges::none_of(lease.addresses,
                                  [&](const cni::Address &one) { return one.prefix.addr == wish.addr; }))
-            return Error{
-                ErrorCode::ipam,
-                "IPAM plugin \"" + config.ipam_type + "\" does not give the address " + to_string(wish.addr) +
-                    " that the pod's annotation requests",
-                "remove \"podlane/addresses\" from the pod, or use an IPAM plugin that knows \"ips\" in \"args\", as "
-                "host-local does"};
+            return Error{ErrorCode::ipam,
+                         "IPAM plugin \"" + config.ipam_type + "\" does not give the address " + to_string(wish.addr) +
+                             " that the pod's annotation requests",
+                         "remove the annotation, or use an IPAM plugin that gives the addresses of \"args\", as "
+                         "host-local does"};
     return {};
 }
 
